@@ -1,0 +1,33 @@
+package policy
+
+import (
+	"path"
+	"strings"
+)
+
+// Within reports whether p is root itself or lies beneath it, comparing whole
+// components: /work-evil is not within /work. Both are cleaned first, and both
+// must be absolute; everything absolute is within "/".
+func Within(root, p string) bool {
+	if !strings.HasPrefix(root, "/") || !strings.HasPrefix(p, "/") {
+		return false
+	}
+	root, p = path.Clean(root), path.Clean(p)
+	if root == "/" {
+		return true
+	}
+	return p == root || len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root
+}
+
+// Overlap reports whether one of two absolute paths contains the other.
+func Overlap(a, b string) bool { return Within(a, b) || Within(b, a) }
+
+// depth counts the components of a cleaned absolute path; a deeper rule is a
+// more special one.
+func depth(p string) int {
+	p = path.Clean(p)
+	if p == "/" {
+		return 0
+	}
+	return strings.Count(p, "/")
+}
