@@ -1,6 +1,6 @@
 module cellblock
 
-go 1.26
+go 1.26.0
 
 require (
 	github.com/containers/common v0.64.2
