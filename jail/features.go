@@ -150,7 +150,7 @@ func (f Features) With(name Feature, found Finding) Features {
 }
 
 // Without returns a copy in which the named features are absent. It is how
-// tests and `JAIL_SIMULATE_ABSENT` play a host that lacks something.
+// a test plays a host that lacks something.
 func (f Features) Without(names ...Feature) Features {
 	for _, name := range names {
 		why := "simulated absence"
