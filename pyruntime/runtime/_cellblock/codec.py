@@ -1,0 +1,107 @@
+"""Strict JSON for the wire, from the accelerators alone.
+
+Importing the json package costs a cold interpreter several milliseconds (it
+brings re and enum); a first cell needs neither. The C accelerator's functions
+have kept their signatures from CPython 3.9 to 3.14; where they are missing the
+json package serves.
+"""
+
+try:
+    from _json import encode_basestring_ascii, make_encoder, make_scanner
+except ImportError:  # an interpreter without the accelerator
+    make_encoder = None
+
+
+def _refuse(obj):
+    raise TypeError("not JSON: " + type(obj).__name__)
+
+
+def _constant(name):
+    raise ValueError("not JSON: " + name)
+
+
+def _pairs(pairs):
+    found = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError("duplicate key " + repr(key)[:80])
+        found[key] = value
+    return found
+
+
+class _Rules:
+    strict = True
+    object_hook = None
+    object_pairs_hook = staticmethod(_pairs)
+    parse_float = float
+    parse_int = int
+    parse_constant = staticmethod(_constant)
+    memo = {}
+
+
+if make_encoder is not None:
+    _encode = make_encoder(None, _refuse, encode_basestring_ascii, None, ":", ",", False, False, False)
+    _scan = make_scanner(_Rules())
+
+    def dumps(obj):
+        """Text of obj, ASCII only. TypeError or ValueError when it is not JSON."""
+        return "".join(_encode(obj, 0))
+
+    def loads(text):
+        """The one JSON value that text holds. ValueError otherwise."""
+        start = len(text) - len(text.lstrip(" \t\r\n"))
+        try:
+            value, end = _scan(text, start)
+        except StopIteration:
+            raise ValueError("no JSON value") from None
+        if text[end:].strip(" \t\r\n"):
+            raise ValueError("text after the JSON value")
+        return value
+else:
+    import json as _json
+
+    def dumps(obj):
+        """Text of obj, ASCII only. TypeError or ValueError when it is not JSON."""
+        return _json.dumps(obj, allow_nan=False, check_circular=False, separators=(",", ":"))
+
+    def loads(text):
+        """The one JSON value that text holds. ValueError otherwise."""
+        return _json.loads(text, object_pairs_hook=_pairs, parse_constant=_constant)
+
+
+def clean(text):
+    """text without lone surrogates, which no strict JSON reader takes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text
+
+
+def describe(obj, depth=0):
+    """obj as JSON data; what JSON cannot hold is described, never dropped."""
+    if obj is None or obj is True or obj is False:
+        return obj
+    kind = type(obj)
+    if kind is str:
+        return clean(obj)
+    if kind is int:
+        # Beyond 2**53 a reader of JSON may round: say it in text instead.
+        return obj if -(1 << 53) <= obj <= 1 << 53 else _text(obj)
+    if kind is float:
+        return obj if obj - obj == 0 else repr(obj)
+    if depth < 16:
+        if kind is dict:
+            return {k if type(k) is str and clean(k) == k else _text(k): describe(v, depth + 1) for k, v in list(obj.items())[:4096]}
+        if kind is list or kind is tuple:
+            return [describe(v, depth + 1) for v in list(obj)[:4096]]
+        if kind is set or kind is frozenset:
+            return [describe(v, depth + 1) for v in sorted(obj, key=_text)[:4096]]
+    return _text(obj)
+
+
+def _text(obj):
+    try:
+        return clean(repr(obj) if isinstance(obj, (str, bytes)) else str(obj))[:4096]
+    except BaseException as err:  # a guest's __str__ may raise anything
+        return "<%s: %s in str()>" % (type(obj).__name__, type(err).__name__)

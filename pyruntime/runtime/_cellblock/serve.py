@@ -1,0 +1,391 @@
+"""The worker's loop: one request of the host after the other."""
+
+import _signal
+import builtins
+import os
+import sys
+import time
+
+from . import codec, show, source, streams
+from .ask import Asker
+from .cell import NOTHING
+from .hook import Hook
+from .space import Space, place_directory
+from .wire import Closed, Wire
+
+PURPOSES = ("interactive", "maintenance", "eval")
+MAX_AUDIT = 5000
+
+# op -> (fields it may carry beside op, id and session: name -> (type, required))
+OPS = {
+    "install-runtime": {"directory": (str, True), "skillRoots": (list, False), "registry": (bool, False), "input": (bool, False), "maxOutput": (int, False), "figures": (bool, False), "reset": (bool, False), "reload": (bool, False)},
+    "install-tool": {"name": (str, True), "schema": (dict, False), "doc": (str, False)},
+    "exec": {"code": (str, True)},
+    "run": {"code": (str, True)},
+    "run-block": {"code": (str, True), "purpose": (str, False), "limits": (dict, False), "cell": (int, False), "scope": (str, False), "pipes": (bool, False)},
+    "eval": {"code": (str, True)},
+    "confine": {"read": (list, True), "write": (list, True), "refusal": (str, True)},
+    "network": {"enabled": (bool, True), "refusal": (str, False)},
+    "stdin": {"text": (str, True)},
+    "interrupt": {"target": (int, False)},
+    "close": {},
+}
+
+
+class Refused(Exception):
+    """A request that is not in order; the worker lives on."""
+
+
+class HostError(Exception):
+    """A host call that the host refused or failed: code and message."""
+
+    def __init__(self, code, message):
+        super().__init__(code, message)
+        self.code = code
+        self.message = message
+
+    def __str__(self):
+        return "%s: %s" % (self.code, self.message)
+
+
+class Worker:
+    """One session's interpreter."""
+
+    def __init__(self, fd):
+        self.wire = Wire(fd)
+        self.origins = streams.Origins()
+        self.stdin, self.stdout, self.stderr = streams.install(self.origins)
+        self.hook = Hook(self.origins)
+        self.asker = Asker(self.call_host)
+        self.space = None
+        self.running = None  # id of the request whose code runs
+        self.waiting = False  # the main thread is reading the wire
+        self.later = []  # messages that came while a cell ran
+        self.calls = 0
+        self.cap = 20000
+        self.cells = 0
+        self.figures = True
+        self._last_pid = self._open_pids()
+        self._user_handler = _signal.default_int_handler
+        self._owner = os.getpid()
+
+    # -- processes that a cell made ------------------------------------------
+
+    def _open_pids(self):
+        # The last field is the newest pid of this pid namespace (proc(5)): when
+        # it has not moved, no process and no thread was made, in whatever way.
+        try:
+            self._pids = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._pids = -1
+        return self._newest_pid()
+
+    def _newest_pid(self):
+        if self._pids < 0:
+            return b""
+        try:
+            return os.pread(self._pids, 128, 0).rpartition(b" ")[2]
+        except OSError:
+            return b""
+
+    def _forked(self):
+        newest = self._newest_pid()
+        moved = newest != self._last_pid or not newest
+        self._last_pid = newest
+        return moved
+
+    # -- requests --------------------------------------------------------------
+
+    def serve(self):
+        """Answer requests until the host goes or says close."""
+        _signal.signal(_signal.SIGINT, self._on_interrupt)
+        os.register_at_fork(after_in_child=self._in_child)
+        while True:
+            message, fds = self.later.pop(0) if self.later else self.wire.receive(True)
+            if not self.answer(message, fds):
+                return
+
+    def answer(self, message, fds):
+        """Do one request and reply; False after close."""
+        number = message.get("id")
+        if type(number) is not int:
+            raise ValueError("a message without an id")
+        op = message.get("op")
+        if op is None:
+            return True  # a reply nobody waits for any more
+        try:
+            self._check(op, message, fds)
+            extra = {}
+            value = getattr(self, "do_" + op.replace("-", "_"))(message, fds, extra)
+            reply = {"id": number, "value": value}
+            reply.update(extra)
+        except Refused as err:
+            for fd in fds:
+                os.close(fd)
+            reply = {"id": number, "error": {"type": "Refused", "message": str(err)}}
+        except Closed:
+            raise
+        except BaseException as err:
+            from . import trace
+
+            reply = {"id": number, "error": {"type": type(err).__name__, "message": trace.value_of(err)}}
+        try:
+            self.wire.send(reply)
+        except ValueError as err:
+            self.wire.send({"id": number, "error": {"type": "Refused", "message": "reply: %s" % err}})
+        return op != "close"
+
+    def _check(self, op, message, fds):
+        fields = OPS.get(op) if type(op) is str else None
+        if fields is None:
+            raise Refused("unknown op %s" % codec.describe(op))
+        for name in message:
+            if name not in ("id", "op", "session") and name not in fields:
+                raise Refused("%s: unknown field %s" % (op, codec.clean(name)[:80]))
+        for name, (kind, required) in fields.items():
+            if name in message:
+                if type(message[name]) is not kind:
+                    raise Refused("%s: field %s is not %s" % (op, name, kind.__name__))
+            elif required:
+                raise Refused("%s: field %s is missing" % (op, name))
+        if fds and not (op == "run-block" and message.get("pipes") and len(fds) == 2):
+            raise Refused("%s: descriptors nobody asked for" % op)
+        if self.space is None and op not in ("install-runtime", "confine", "network", "interrupt", "close"):
+            raise Refused("%s before install-runtime" % op)
+
+    def do_install_runtime(self, message, fds, extra):
+        if self.space is None:
+            place_directory()
+            source.install()
+            self.asker.install()
+            os.chdir(message["directory"])
+            self.space = Space(message["directory"])
+            self.space.skills.mount(message.get("skillRoots", []))
+        elif message.get("reset"):
+            self.space.reset()
+            _signal.signal(_signal.SIGINT, self._on_interrupt)
+            self._user_handler = _signal.default_int_handler
+        if "input" in message:
+            self.asker.offered = message["input"]
+        self.cap = message.get("maxOutput", self.cap)
+        self.figures = message.get("figures", self.figures)
+        info = {"python": "%d.%d.%d" % sys.version_info[:3], "executable": sys.executable or "", "pid": os.getpid()}
+        skills = self.space.skills
+        if message.get("reload"):
+            info["reload"] = {n: codec.clean(str(v)) for n, v in skills.reload(self.space.names).items()}
+            count = len(skills.names)
+        else:
+            count = self.space.bind()
+        info["skills"] = list(skills.names)
+        info["skErrors"] = {n: codec.clean(str(v)) for n, v in skills.errors.items()}
+        extra["info"] = info
+        self._last_pid = self._newest_pid()
+        return count
+
+    def do_install_tool(self, message, fds, extra):
+        parts = message["name"].split(".")
+        if not all(p.isidentifier() for p in parts):
+            raise Refused("install-tool: %s is no name" % codec.clean(message["name"])[:80])
+        from . import tools
+
+        tools.install(self.space.names, parts, message.get("doc", ""), message.get("schema", {}), self.call_host)
+        return message["name"]
+
+    def do_exec(self, message, fds, extra):
+        self._guarded(message, lambda: self.space.runner.run(message["code"], "<exec>"))
+        return None
+
+    def do_run(self, message, fds, extra):
+        value = self._guarded(message, lambda: self.space.runner.run(message["code"], "<run>"))
+        return codec.dumps(codec.describe(None if value is NOTHING else value))
+
+    def do_eval(self, message, fds, extra):
+        code = message["code"]
+        return self._guarded(message, lambda: codec.clean(str(eval(compile(code, "<eval>", "eval"), self.space.names))))
+
+    def do_confine(self, message, fds, extra):
+        for name in ("read", "write"):
+            if not all(type(p) is str and p.startswith("/") for p in message[name]):
+                raise Refused("confine: %s is a list of absolute paths" % name)
+        self.hook.confine(message["write"], message["refusal"])
+        return {"read": len(message["read"]), "write": len(message["write"])}
+
+    def do_network(self, message, fds, extra):
+        self.hook.network(message["enabled"], message.get("refusal", ""))
+        return None
+
+    def do_stdin(self, message, fds, extra):
+        self.stdin.feed(message["text"])
+        return None
+
+    def do_interrupt(self, message, fds, extra):
+        return False  # nothing runs while the loop answers this
+
+    def do_close(self, message, fds, extra):
+        return self.space is not None
+
+    def do_run_block(self, message, fds, extra):
+        purpose = message.get("purpose", "interactive")
+        if purpose not in PURPOSES:
+            raise Refused("run-block: purpose %s is none of %s" % (codec.clean(purpose)[:80], ", ".join(PURPOSES)))
+        if fds:
+            streams.move_to(fds)
+        self.cells = cell = message.get("cell", self.cells + 1)
+        notes, reply = [], {"status": "ok"}
+        self.origins.begin(cell)
+        start = time.perf_counter()
+        try:
+            self._guarded(message, lambda: self._cell(message["code"], cell, reply, notes.append))
+        except BaseException as err:
+            from . import trace
+
+            reply["status"] = "error"
+            reply["error"] = trace.report(err)
+        self._flush()
+        self.origins.end()
+        if sys.stdout is not self.stdout:
+            sys.stdout = self.stdout
+        if sys.stderr is not self.stderr:
+            sys.stderr = self.stderr
+        reply["durationMs"] = round((time.perf_counter() - start) * 1000, 3)
+        self._append(reply, notes)
+        return reply
+
+    def _cell(self, code, cell, reply, note):
+        space = self.space
+        from . import prelude
+
+        prelude.bind(code, space.names, {})
+        value = space.runner.run(code, source.name_of(cell))
+        if value is not NOTHING and value is not None:
+            builtins._ = value
+            text, hint = show.text_of(value, self.cap)
+            if text is not None:
+                reply["value"] = text
+            if hint:
+                reply["shapeHint"] = hint
+            reprs = show.rich(value, note)
+            if reprs:
+                reply["reprs"] = reprs
+        if self.figures:
+            figures = show.figures(note)
+            if figures:
+                reply["figures"] = figures
+
+    def _append(self, reply, notes):
+        audit = self.space.take_audit()
+        if audit:
+            reply["audit"] = [codec.describe(e) for e in audit[:MAX_AUDIT]]
+            if len(audit) > MAX_AUDIT:
+                notes.append("%d audit entries left out" % (len(audit) - MAX_AUDIT))
+        observed = self.hook.take()
+        if observed:
+            for entry in observed:
+                entry["path"] = codec.clean(entry["path"])
+            reply["observed"] = observed
+        background = self.origins.take()
+        if background:
+            reply["background"] = background
+        if self._forked():
+            reply["forked"] = True
+        if self.space.skills.errors:
+            reply["skErrors"] = {n: codec.clean(str(v)) for n, v in self.space.skills.errors.items()}
+        if notes:
+            reply["notes"] = [codec.clean(n)[:500] for n in notes[:20]]
+
+    # -- running code, and stopping it -------------------------------------------
+
+    def _guarded(self, message, run):
+        """Run foreign code: interrupts meant for this request reach it."""
+        handler = self._user_handler
+        if handler is not _signal.default_int_handler:
+            _signal.signal(_signal.SIGINT, handler)
+        try:
+            self.running = message["id"]
+            return run()
+        finally:
+            self.running = None
+            handler = _signal.getsignal(_signal.SIGINT)
+            if handler != self._on_interrupt:
+                self._user_handler = handler
+                _signal.signal(_signal.SIGINT, self._on_interrupt)
+
+    def _on_interrupt(self, number, frame):
+        if os.getpid() != self._owner:
+            raise KeyboardInterrupt
+        if self.waiting or self.wire.sending():
+            return  # the reader or sender sees the request itself
+        self._look()
+
+    def _look(self):
+        """Read what has come; KeyboardInterrupt if it is meant for this code."""
+        stop = False
+        while True:
+            got = self.wire.receive(False)
+            if got is None:
+                break
+            stop = self._control(*got) or stop
+        if stop:
+            raise KeyboardInterrupt
+
+    def _control(self, message, fds):
+        """One message that came while code runs; True when it is to stop."""
+        if message.get("op") == "interrupt":
+            target = message.get("target", self.running)
+            hit = self.running is not None and target == self.running
+            self.wire.send({"id": message["id"], "value": hit})
+            return hit
+        if message.get("op") == "stdin" and type(message.get("text")) is str:
+            self.stdin.feed(message["text"])
+            self.wire.send({"id": message["id"], "value": None})
+            return False
+        self.later.append((message, fds))
+        return False
+
+    def call_host(self, name, arguments):
+        """One host call; waits for its reply. HostError when it is refused."""
+        if self.running is None or not self.wire.alive:
+            raise HostError("scope-closed", "host calls are possible from a running cell only")
+        self.calls += 1
+        number = self.calls
+        self.wire.send({"id": number, "op": "host", "name": name, "arguments": codec.describe(arguments)})
+        self.waiting = True
+        try:
+            while True:
+                message, fds = self.wire.receive(True)
+                if "op" not in message and message.get("id") == number:
+                    break
+                if self._control(message, fds):
+                    raise KeyboardInterrupt
+        finally:
+            self.waiting = False
+        error = message.get("error")
+        if error is not None:
+            raise HostError(str(error.get("code", error.get("type", "error"))), str(error.get("message", "")))
+        return message.get("value")
+
+    def _flush(self):
+        for stream in (sys.stdout, sys.stderr, self.stdout, self.stderr):
+            try:
+                stream.flush()
+            except BaseException:  # a guest's own object, or a pipe that is gone
+                pass
+
+    def _in_child(self):
+        self.wire.close_in_child()
+        self.origins.main = -1 if self.origins.current is None else streams._thread.get_ident()
+        if _signal.getsignal(_signal.SIGINT) == self._on_interrupt:
+            _signal.signal(_signal.SIGINT, _signal.default_int_handler)
+
+
+def main(fd):
+    """Serve one session on fd until the host has gone."""
+    worker = Worker(fd)
+    worker.hook.install()
+    try:
+        worker.serve()
+    except Closed:
+        pass
+    worker.hook.watching = False
+    worker._flush()
+    os._exit(0)

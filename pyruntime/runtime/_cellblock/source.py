@@ -1,0 +1,143 @@
+"""Where a cell's source is found later: linecache and inspect.
+
+linecache and inspect are heavy and most cells need neither, so nothing is
+imported here: a finder waits for their import and adds what cells need.
+"""
+
+import builtins
+import sys
+import weakref
+
+sources = {}  # "<cell 3>" -> text
+_classes = weakref.WeakKeyDictionary()  # class -> name of the cell it was made in
+_build = builtins.__build_class__
+MAX_KEPT = 32 << 20  # characters of source kept in all
+
+
+def name_of(cell):
+    """How a cell is named in tracebacks."""
+    return "<cell %s>" % (cell,)
+
+
+def keep(name, text):
+    """Remember a cell's source for tracebacks and inspect."""
+    sources[name] = text
+    while len(sources) > 1 and sum(map(len, sources.values())) > MAX_KEPT:
+        oldest = next(iter(sources))
+        del sources[oldest]
+        cache = sys.modules.get("linecache")
+        if cache is not None:
+            cache.cache.pop(oldest, None)
+    cache = sys.modules.get("linecache")
+    if cache is not None:
+        _enter(cache, name, text)
+
+
+def _enter(linecache, name, text):
+    # No modification time: linecache.checkcache leaves such an entry alone.
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+
+
+def _fill(linecache):
+    for name, text in sources.items():
+        _enter(linecache, name, text)
+    clear = linecache.clearcache
+
+    def clearcache():
+        """Clear the cache; the cells' own lines stay."""
+        clear()
+        for name, text in sources.items():
+            _enter(linecache, name, text)
+
+    linecache.clearcache = clearcache
+
+
+def _build_class(body, name, *bases, **keywords):
+    made = _build(body, name, *bases, **keywords)
+    try:
+        file = body.__code__.co_filename
+        if file in sources:
+            _classes[made] = file
+    except (AttributeError, TypeError):  # no plain function, or no plain class
+        pass
+    return made
+
+
+def _teach(inspect):
+    getfile = inspect.getfile
+
+    def getfile_of_cell(object):
+        """Work out which source or compiled file an object was defined in."""
+        if isinstance(object, type) and object.__module__ == "__main__":
+            file = _classes.get(object)
+            if file is None:
+                file = _search(object.__qualname__)
+            if file is not None:
+                return file
+        return getfile(object)
+
+    getfile_of_cell.__name__ = getfile_of_cell.__qualname__ = "getfile"
+    inspect.getfile = getfile_of_cell
+
+
+def _search(qualname):
+    """The newest cell with a class statement of that name (dataclass slots)."""
+    plain = qualname.rpartition(".")[2]
+    for name in reversed(list(sources)):
+        if "class " + plain in sources[name]:
+            return name
+    return None
+
+
+_AFTER = {"linecache": _fill, "inspect": _teach}
+
+
+class _Waiting:
+    """A finder that finds nothing itself: it adds a step after an import."""
+
+    def __init__(self, after):
+        self.after = after
+
+    def find_spec(self, name, path=None, target=None):
+        step = self.after.pop(name, None)
+        if step is None:
+            return None
+        for finder in sys.meta_path:
+            if finder is self:
+                continue
+            spec = finder.find_spec(name, path, target)
+            if spec is not None:
+                break
+        else:
+            return None
+        loader = spec.loader
+        run = getattr(loader, "exec_module", None)
+        if run is None:
+            return spec
+
+        def exec_module(module):
+            run(module)
+            step(module)
+
+        try:
+            loader.exec_module = exec_module
+        except AttributeError:  # a built-in or frozen loader is a class
+            return spec
+        return spec
+
+
+def after_import(name, step):
+    """Call step(module) once module name is imported, or now if it is."""
+    if name in sys.modules:
+        step(sys.modules[name])
+    else:
+        _AFTER[name] = step
+
+
+def install():
+    """Wait for the modules that need to know of cells."""
+    builtins.__build_class__ = _build_class
+    for name in list(_AFTER):
+        if name in sys.modules:
+            _AFTER.pop(name)(sys.modules[name])
+    sys.meta_path.insert(0, _Waiting(_AFTER))

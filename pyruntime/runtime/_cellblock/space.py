@@ -1,0 +1,79 @@
+"""The namespace of a session: __main__, what is bound in it, and reset."""
+
+import os
+import sys
+import types
+
+from . import knowledge, prelude
+from .cell import Runner
+from .skills import Skills
+
+
+def place_directory():
+    """Put the session directory on sys.path, after the standard library.
+
+    A file json.py there must not replace the standard json, but a local module
+    goes before an installed one of the same name.
+    """
+    for at, entry in enumerate(sys.path):
+        if "site-packages" in entry or "dist-packages" in entry:
+            sys.path.insert(at, "")
+            return
+    sys.path.append("")
+
+
+class Space:
+    """What reset takes back: namespace, directory, environment, sys.path."""
+
+    def __init__(self, directory):
+        self.directory = directory
+        self.skills = Skills()
+        self._environment = dict(os.environ)
+        self._path = list(sys.path)
+        self._argv = list(sys.argv)
+        self._fresh()
+
+    def _fresh(self):
+        module = types.ModuleType("__main__")
+        module.__dict__.update(__doc__=None, __spec__=None, __loader__=None, __package__=None, __builtins__=sys.modules["builtins"])
+        sys.modules["__main__"] = module
+        self.module = module
+        self.names = module.__dict__
+        self.audit = []
+        prelude.share_audit(self.audit)
+        self.runner = Runner(self.names)
+
+    def bind(self):
+        """Bind skills and service_knowledge; the number of names there are."""
+        self.skills.bind(self.names)
+        known = knowledge.bind(self.directory, self.names, self.skills.errors, lambda: self.audit)
+        return len(prelude.NAMES) + 1 + known + len(self.skills.names) - len([n for n in self.skills.names if n in self.skills.errors])
+
+    def reset(self):
+        """A new namespace in the session directory."""
+        self.runner.close()
+        names = self.names
+        self._fresh()
+        names.clear()
+        os.chdir(self.directory)
+        for name in [n for n in os.environ if n not in self._environment]:
+            del os.environ[name]
+        for name, value in self._environment.items():
+            if os.environ.get(name) != value:
+                os.environ[name] = value
+        sys.path[:] = self._path
+        sys.argv[:] = self._argv
+        self.skills.restore_path()
+        vars(sys.modules["builtins"]).pop("_", None)
+
+    def take_audit(self):
+        """The declared entries since the last call; the list is empty again."""
+        found = self.names.get("_AUDIT", self.audit)
+        entries = list(found) if isinstance(found, list) else [found]
+        if isinstance(found, list):
+            del found[:]
+        if found is not self.audit:
+            entries = list(self.audit) + entries
+            del self.audit[:]
+            self.names.pop("_AUDIT", None)
+        return entries

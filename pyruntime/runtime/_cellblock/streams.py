@@ -1,0 +1,159 @@
+"""sys.stdout, sys.stderr and sys.stdin of a worker.
+
+stdout and stderr are ordinary text files over descriptors 1 and 2, which are
+pipes to the host: children and native code write to the same pipes, so order is
+kept as far as Linux allows. What a thread or task of an earlier cell writes is
+told apart here and handed over as background records.
+"""
+
+import _contextvars
+import _thread
+import io
+import os
+import sys
+
+from . import codec
+
+# The cell whose code runs in this context; tasks and callbacks carry it along.
+cell_var = _contextvars.ContextVar("cellblock_cell", default=None)
+
+MAX_WRITE = 4096  # characters of one background write that are kept
+MAX_RECORDS = 256
+
+
+class Origins:
+    """Who writes: the running cell, or something an earlier cell left behind."""
+
+    def __init__(self):
+        self.main = _thread.get_ident()
+        self.current = None
+        self._threads = {}  # thread ident -> cell that started it
+        self._records = []
+        self.dropped = 0
+
+    def begin(self, cell):
+        """Everything written from here on by new threads belongs to cell."""
+        self.current = cell
+        cell_var.set(cell)
+
+    def end(self):
+        """The cell is over: threads still alive are its leftovers."""
+        cell, self.current = self.current, None
+        if _thread._count():
+            alive = sys._current_frames()
+            self._threads = {i: c for i, c in self._threads.items() if i in alive}
+            for ident in alive:
+                if ident != self.main:
+                    self._threads.setdefault(ident, cell)
+        else:
+            self._threads.clear()
+
+    def stale(self):
+        """The earlier cell that the caller belongs to; None for the running one."""
+        current = self.current
+        ident = _thread.get_ident()
+        if ident == self.main:
+            origin = cell_var.get()
+        else:
+            origin = self._threads.get(ident)
+            if origin is None:
+                origin = cell_var.get() or current
+        if origin == current and current is not None:
+            return None
+        return origin or "unassigned"
+
+    def keep(self, origin, stream, text):
+        """Keep one background write; neighbours of one origin are merged."""
+        text = codec.clean(text[:MAX_WRITE])
+        last = self._records[-1] if self._records else None
+        if last and last["origin"] == str(origin) and last["stream"] == stream and len(last["text"]) + len(text) <= MAX_WRITE:
+            last["text"] += text
+        elif len(self._records) < MAX_RECORDS:
+            self._records.append({"origin": str(origin), "stream": stream, "text": text})
+        else:
+            self.dropped += 1
+
+    def take(self):
+        """The background records since the last call."""
+        taken, self._records = self._records, []
+        return taken
+
+
+class Output(io.TextIOWrapper):
+    """A text file over fd 1 or 2 that knows which cell writes."""
+
+    def __init__(self, fd, name, origins):
+        raw = io.FileIO(fd, "wb", closefd=False)
+        super().__init__(io.BufferedWriter(raw, 65536), encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        self._stream = name
+        self._origins = origins
+
+    @property
+    def name(self):
+        return "<%s>" % self._stream
+
+    def write(self, text):
+        origins = self._origins
+        if origins.current is None or _thread.get_ident() != origins.main or cell_var.get() != origins.current:
+            if isinstance(text, str):
+                origin = origins.stale()
+                if origin is not None:
+                    origins.keep(origin, self._stream, text)
+                    return len(text)
+        return super().write(text)
+
+    def close(self):
+        """Flush only: descriptors 1 and 2 stay open for the next cell."""
+        self.flush()
+
+
+class Input(io.TextIOWrapper):
+    """sys.stdin: what the host sent as standard input, then end of file."""
+
+    def __init__(self):
+        super().__init__(io.BufferedReader(io.FileIO(0, "rb", closefd=False)), encoding="utf-8", errors="surrogateescape")
+        self._pending = ""
+
+    def feed(self, text):
+        """Append text that the host sent."""
+        self._pending += text
+
+    def read(self, size=-1):
+        if not self._pending:
+            return super().read(size)
+        if size is None or size < 0:
+            size = len(self._pending)
+        text, self._pending = self._pending[:size], self._pending[size:]
+        return text
+
+    def readline(self, size=-1):
+        if not self._pending:
+            return super().readline(size)
+        end = self._pending.find("\n") + 1 or len(self._pending)
+        if size is not None and size >= 0:
+            end = min(end, size)
+        return self.read(end)
+
+    def __next__(self):
+        line = self.readline()
+        if not line:
+            raise StopIteration
+        return line
+
+    def close(self):
+        """Nothing: exit() and quit() close sys.stdin, and the session goes on."""
+
+
+def install(origins):
+    """Make the three streams the interpreter's own, and return them."""
+    sys.stdin = sys.__stdin__ = Input()
+    sys.stdout = sys.__stdout__ = Output(1, "stdout", origins)
+    sys.stderr = sys.__stderr__ = Output(2, "stderr", origins)
+    return sys.stdin, sys.stdout, sys.stderr
+
+
+def move_to(fds):
+    """Put fresh pipes on descriptors 1 and 2; older children keep the old ones."""
+    for fd, target in zip(fds, (1, 2)):
+        os.dup2(fd, target, inheritable=True)
+        os.close(fd)

@@ -1,0 +1,67 @@
+"""Errors as text: the cell's frames, none of ours."""
+
+import os
+import sys
+import traceback
+
+from . import codec
+
+HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
+BOOT = os.path.dirname(HERE.rstrip("/")) + "/boot.py"
+MAX_TRACEBACK = 200_000  # characters
+MAX_VALUE = 20_000
+
+
+def _ours(filename):
+    return filename.startswith(HERE) or filename == BOOT
+
+
+def _without_us(err, seen):
+    """Take our frames, and what lies above the first frame of a cell, away."""
+    if err is None or id(err) in seen:
+        return
+    seen.add(id(err))
+    stack = err.stack
+    first = next((i for i, f in enumerate(stack) if f.filename.startswith("<cell ")), None)
+    if first is None:
+        first = 0
+    kept = [f for i, f in enumerate(stack) if i >= first and not _ours(f.filename)]
+    if len(kept) != len(stack):
+        del stack[:]
+        stack.extend(kept)
+    _without_us(err.__cause__, seen)
+    _without_us(err.__context__, seen)
+    for part in getattr(err, "exceptions", None) or ():
+        _without_us(part, seen)
+
+
+def value_of(err):
+    """str(err), or why that could not be had. SystemExit shows its code."""
+    try:
+        text = str(err.code) if isinstance(err, SystemExit) else str(err)
+    except BaseException as inner:
+        text = "<%s in str()>" % type(inner).__name__
+    return codec.clean(text[:MAX_VALUE])
+
+
+def shorten(text, limit=MAX_TRACEBACK):
+    """Head and tail of a text that is too long."""
+    if len(text) <= limit:
+        return text
+    return text[: limit * 2 // 3] + "\n...[%d characters left out]...\n" % (len(text) - limit) + text[-(limit // 3):]
+
+
+def report(err):
+    """{ename, evalue, traceback} of an exception that ended a cell."""
+    kind = type(err)
+    found = {"ename": kind.__name__, "evalue": value_of(err)}
+    try:
+        told = traceback.TracebackException(kind, err, err.__traceback__, compact=True) if sys.version_info >= (3, 10) else traceback.TracebackException(kind, err, err.__traceback__)
+        _without_us(told, set())
+        text = "".join(told.format())
+        if not told.stack and text.startswith("Traceback (most recent call last):\n"):
+            text = text.partition("\n")[2]
+    except BaseException as inner:  # a guest's __str__, or no stack left
+        text = "%s: %s\n(no traceback: %s)\n" % (found["ename"], found["evalue"], type(inner).__name__)
+    found["traceback"] = codec.clean(shorten(text))
+    return found
