@@ -101,7 +101,12 @@ class Worker:
         _signal.signal(_signal.SIGINT, self._on_interrupt)
         os.register_at_fork(after_in_child=self._in_child)
         while True:
+            # Before looking at what came meanwhile: from here on the handler
+            # leaves the wire alone, or it would take the very message that this
+            # thread is about to wait for.
+            self.waiting = True
             message, fds = self.later.pop(0) if self.later else self.wire.receive(True)
+            self.waiting = False
             if not self.answer(message, fds):
                 return
 

@@ -1,0 +1,209 @@
+"""Streams, interrupts, the hook, skills and the wire of a live worker."""
+
+import json
+import os
+import time
+import unittest
+
+from client import Host
+
+
+class Worker(unittest.TestCase):
+    def setUp(self):
+        self.host = Host()
+        self.addCleanup(self.host.close)
+
+    def test_children_and_native_writes_keep_their_place(self):
+        reply = self.host.cell('import os, subprocess\nprint("one"); os.system("echo two"); subprocess.run(["echo", "three"]); os.write(1, b"four\\n"); print("five")')
+        self.assertEqual(reply["stdout"], "one\ntwo\nthree\nfour\nfive\n")
+
+    def test_stdout_is_a_real_file(self):
+        reply = self.host.cell("import sys, subprocess, builtins\nsubprocess.run(['echo', 'x'], stdout=sys.stdout)\n(sys.stdout.fileno() >= 0, sys.stdout.isatty(), sys.stdout.encoding.lower(), print is builtins.print)")
+        self.assertEqual((reply["stdout"], reply["value"]), ("x\n", "(True, False, 'utf-8', True)"))
+
+    def test_raw_bytes(self):
+        reply = self.host.cell('import sys, os\nsys.stdout.buffer.write(b"\\xff\\xfe top\\n"); sys.stdout.flush()\nos.write(1, b"\\x80 raw\\n")\n"end"')
+        self.assertLess(reply["stdout"].index("top"), reply["stdout"].index("raw"))
+        self.assertEqual(reply["value"], "'end'")
+
+    def test_logging_over_several_cells(self):
+        self.host.cell('import logging; logging.basicConfig(level=logging.INFO); logging.info("first")')
+        self.assertIn("INFO:root:second", self.host.cell('logging.info("second")')["stderr"])
+
+    def test_a_thread_that_prints_after_its_cell_is_background(self):
+        self.host.cell('import threading, time\ndef later():\n    time.sleep(0.3); print("late")\nthreading.Thread(target=later).start()')
+        time.sleep(0.6)
+        reply = self.host.cell('"second"')
+        self.assertEqual((reply["value"], reply["stdout"]), ("'second'", ""))
+        self.assertEqual(reply["background"], [{"origin": "1", "stream": "stdout", "text": "late\n"}])
+
+    def test_a_thread_that_prints_during_a_later_cell_is_background(self):
+        self.host.cell('import threading, time\ngo = threading.Event()\ndef later():\n    go.wait(); print("late")\nt = threading.Thread(target=later); t.start()')
+        reply = self.host.cell('go.set(); t.join(); print("mine")')
+        self.assertEqual(reply["stdout"], "mine\n")
+        self.assertEqual(reply["background"], [{"origin": "1", "stream": "stdout", "text": "late\n"}])
+
+    def test_a_child_of_an_earlier_cell_keeps_the_old_pipe(self):
+        self.assertNotIn("forked", self.host.cell("1"))
+        old = self.host.out
+        reply = self.host.cell('import subprocess; p = subprocess.Popen(["sh", "-c", "read x; echo late"], stdin=subprocess.PIPE)')
+        self.assertTrue(reply["forked"])
+        fds = self.host.fresh_pipes()
+        reply = self.host.cell('p.communicate(b"\\n"); print("mine")', fds=fds, pipes=True)
+        for fd in fds:
+            os.close(fd)
+        self.assertEqual((reply["stdout"], self.host.drain(old)), ("mine\n", "late\n"))
+
+    def test_interrupt_reaches_the_cell_it_is_meant_for(self):
+        self.host.cell("x = 41")
+        number = self.host.start("run-block", code="import time; print('in', flush=True)\nwhile True: time.sleep(0.01)")
+        while "in" not in self.host.drain(self.host.out):
+            time.sleep(0.01)
+        control = self.host.interrupt(number)
+        self.assertIs(self.host.wait(control)["value"], True)
+        self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
+        self.assertEqual(self.host.cell("x + 1")["value"], "42")
+
+    def test_interrupt_of_an_await(self):
+        number = self.host.start("run-block", code="import asyncio; print('in', flush=True)\nawait asyncio.sleep(60)")
+        while "in" not in self.host.drain(self.host.out):
+            time.sleep(0.01)
+        self.assertIs(self.host.wait(self.host.interrupt(number))["value"], True)
+        self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
+        self.assertEqual(self.host.cell("await asyncio.sleep(0.01, 5)")["value"], "5")
+
+    def test_interrupt_of_an_earlier_cell_or_of_none_hits_nothing(self):
+        number = self.host.start("run-block", code="1")
+        self.host.wait(number)
+        self.assertIs(self.host.wait(self.host.interrupt(number))["value"], False)
+        self.assertEqual(self.host.cell("sum(range(10))")["value"], "45")
+        number = self.host.start("run-block", code="import time; print('in', flush=True); time.sleep(0.3); 'whole'")
+        while "in" not in self.host.drain(self.host.out):
+            time.sleep(0.01)
+        control = self.host.interrupt(number - 1)
+        self.assertIs(self.host.wait(control)["value"], False)
+        self.assertEqual(self.host.wait(number)["value"]["value"], "'whole'")
+
+    def test_a_users_own_handler_is_kept_between_cells(self):
+        self.host.cell("import signal; hits = []; signal.signal(signal.SIGINT, lambda *a: hits.append(1));")
+        self.host.wait(self.host.interrupt(999))
+        self.assertEqual(self.host.cell("signal.raise_signal(signal.SIGINT); len(hits)")["value"], "1")
+
+    def test_input_without_a_host_that_answers(self):
+        reply = self.host.cell('name = input("who? ")')
+        self.assertEqual((reply["error"]["ename"], reply["stdout"]), ("EOFError", "who? "))
+        self.assertEqual(self.host.cell('import getpass; getpass.getpass("pw ")')["error"]["ename"], "EOFError")
+        self.assertEqual(self.host.cell("import sys; sys.stdin.read()")["value"], "''")
+
+    def test_input_that_the_host_answers(self):
+        with Host(input=True) as host:
+            host.answer = lambda call: {"value": "Ada"}
+            self.assertEqual(host.cell('input("who? ")')["value"], "'Ada'")
+            self.assertEqual(host.hosted[0]["arguments"], {"prompt": "who? ", "password": False})
+            self.assertEqual(host.cell("import getpass; getpass.getpass()")["value"], "'Ada'")
+            self.assertIs(host.hosted[1]["arguments"]["password"], True)
+
+    def test_stdin_that_the_host_sent(self):
+        self.host.request("stdin", text="a\nb\n")
+        self.assertEqual(self.host.cell("import sys; (input(), sys.stdin.read(), sys.stdin.read())")["value"], "('a', 'b\\n', '')")
+
+    def test_writes_outside_are_observed_once_with_their_line(self):
+        reply = self.host.cell("for i in range(3):\n    try: open('/no-such-dir/x', 'w')\n    except OSError: pass\nopen('inside', 'w').write('1'); open('/dev/null', 'w').write('x'); open('/etc/hostname').close()")
+        self.assertEqual(reply["observed"], [{"op": "open", "path": "/no-such-dir/x", "count": 3, "cell": 1, "line": 2}])
+        self.assertNotIn("observed", self.host.cell("import os; os.makedirs('deep/er'); os.rename('inside', 'deep/x'); os.remove('deep/x')"))
+
+    def test_a_sibling_whose_name_begins_alike_is_outside(self):
+        reply = self.host.cell("try: open(%r, 'w')\nexcept OSError: pass" % (self.host.directory + "-evil/x"))
+        self.assertEqual(reply["observed"][0]["path"], self.host.directory + "-evil/x")
+
+    def test_before_confine_every_write_is_refused(self):
+        with Host(confine=False) as host:
+            self.assertEqual(host.cell("open('x', 'w')")["error"]["ename"], "PermissionError")
+            host.request("confine", read=[], write=[host.directory], refusal="")
+            self.assertEqual(host.cell("open('x', 'w').write('1')")["value"], "1")
+
+    def test_a_refusal_text_refuses(self):
+        self.host.request("confine", read=[], write=[self.host.directory], refusal="not there")
+        reply = self.host.cell("open('/tmp/outside', 'w')")
+        self.assertEqual(reply["error"]["ename"], "PermissionError")
+        self.assertIn("not there", reply["error"]["evalue"])
+
+    def test_the_network_can_be_refused(self):
+        self.host.request("network", enabled=False, refusal="no network here")
+        self.assertIn("no network here", self.host.cell("import socket; socket.create_connection(('127.0.0.1', 9))")["error"]["evalue"])
+        self.assertEqual(self.host.cell("a, b = socket.socketpair(); a.send(b'x')")["value"], "1")
+
+    def test_eval_run_and_exec(self):
+        self.assertEqual(self.host.request("exec", code="y = 2; y")["value"], None)
+        self.assertEqual(json.loads(self.host.request("run", code="[y, None]")["value"]), [2, None])
+        self.assertEqual(self.host.request("eval", code="y + 1")["value"], "3")
+        self.assertEqual(self.host.request("eval", code="1/0")["error"]["type"], "ZeroDivisionError")
+
+    def test_an_unknown_op_is_named_and_the_worker_lives(self):
+        self.assertIn("nope", self.host.request("nope")["error"]["message"])
+        self.assertIn("mystery", self.host.request("run", code="1", mystery=1)["error"]["message"])
+        self.assertIn("purpose", self.host.request("run-block", code="1", purpose="root")["error"]["message"])
+        self.assertEqual(self.host.cell("1 + 1")["value"], "2")
+
+    def test_a_forked_child_does_not_speak_on_the_wire(self):
+        reply = self.host.cell("import os\npid = os.fork()\nif pid == 0:\n    print('child'); os._exit(0)\nos.waitpid(pid, 0)[1]")
+        self.assertEqual((reply["value"], reply["stdout"]), ("0", "child\n"))
+
+    def test_multiprocessing(self):
+        code = "import multiprocessing as mp\nlock = mp.Lock(); q = mp.Queue()\nwith lock: q.put('through')\nq.get(timeout=5)"
+        self.assertEqual(self.host.cell(code)["value"], "'through'")
+        self.assertEqual(self.host.cell("p = mp.get_context('spawn').Process(target=print, args=('spawned',)); p.start(); p.join(); p.exitcode")["value"], "0")
+
+    def test_close(self):
+        self.assertIs(self.host.request("close")["value"], True)
+        self.assertEqual(self.host.process.wait(10), 0)
+
+
+class Mounted(unittest.TestCase):
+    def make(self, root, name, package, body):
+        src = os.path.join(root, name, "src", package)
+        os.makedirs(src)
+        for path, text in ((os.path.join(root, name, "SKILL.md"), "# s"), (os.path.join(src, "__init__.py"), body)):
+            with open(path, "w") as file:
+                file.write(text)
+        return os.path.join(src, "__init__.py")
+
+    def test_skills_are_bound_reloaded_and_share_the_audit_list(self):
+        with Host() as outer:
+            root = os.path.join(outer.directory, "skills")
+            path = self.make(root, "my-skill", "skill_one", "V = 1\ndef note(): _AUDIT.append({'op': 'note'})\n")
+            self.make(root, "broken", "skill_two", "1/0\n")
+            os.makedirs(os.path.join(root, "no-skill", "src"))
+            with Host(skillRoots=[root]) as host:
+                self.assertEqual(host.ready["info"]["skills"], ["skill_two", "skill_one"])
+                self.assertIn("ZeroDivisionError", host.ready["info"]["skErrors"]["skill_two"])
+                self.assertEqual(host.cell("skill_one.V")["value"], "1")
+                self.assertEqual(host.cell("skill_one.note()")["audit"], [{"op": "note"}])
+                with open(path, "w") as file:
+                    file.write("V = 22\n")
+                reply = host.request("install-runtime", directory=host.directory, reload=True)
+                self.assertEqual(reply["info"]["reload"]["skill_one"], "ok")
+                self.assertIn("ZeroDivisionError", reply["info"]["reload"]["skill_two"])
+                self.assertEqual(host.cell("skill_one.V")["value"], "22")
+
+    def test_service_knowledge_is_bound_where_there_is_a_registry(self):
+        with Host() as outer:
+            registry = os.path.join(outer.directory, ".xtrm", "skills", "pack", "service-knowledge")
+            os.makedirs(registry)
+            with open(os.path.join(registry, "service-registry.json"), "w") as file:
+                file.write("{}")
+            with Host(outer.directory) as host:
+                self.assertIn("service_knowledge", host.ready["info"]["skErrors"])
+            package = os.path.join(outer.directory, "service_knowledge")
+            os.makedirs(package)
+            for name, text in (("__init__", ""), ("index", "def build(): return [1, 2, 3]\n")):
+                with open(os.path.join(package, name + ".py"), "w") as file:
+                    file.write(text)
+            with Host(outer.directory) as host:
+                reply = host.cell("sk_rebuild()['items'], service_knowledge.__name__")
+                self.assertEqual(reply["value"], "(3, 'service_knowledge')")
+                self.assertEqual(reply["audit"][0]["op"], "sk_rebuild")
+
+
+if __name__ == "__main__":
+    unittest.main()
