@@ -1,0 +1,46 @@
+# Cellblock's set-up. `make help` lists the targets.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+export PATH := $(PATH):/usr/local/go/bin
+# Third-party packages compile their libseccomp half under this tag only.
+export GOFLAGS := -tags=seccomp
+GOARCH := $(shell go env GOARCH 2>/dev/null)
+STAGE := jail/stagebin/stage-$(GOARCH)
+PACKAGES := gcc libc6-dev libseccomp-dev pkg-config python3 git
+
+.PHONY: help deps build check test golden fuzz clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+deps: ## install what is missing (apt, as root or through sudo), or say what that is
+	@missing=(); for p in $(PACKAGES); do dpkg -s $$p >/dev/null 2>&1 || missing+=($$p); done; \
+	command -v go >/dev/null || { echo "go: not found: install Go 1.26 or later and put it on PATH" >&2; exit 1; }; \
+	[ $${#missing[@]} -eq 0 ] && exit 0; \
+	if [ $$(id -u) -eq 0 ]; then run=; elif sudo -n true 2>/dev/null; then run=sudo; \
+	else echo "missing packages: $${missing[*]}" >&2; echo "as root: apt-get install $${missing[*]}" >&2; exit 1; fi; \
+	$$run apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$run apt-get install -y -qq "$${missing[@]}"
+
+build: deps ## bin/cellblock, and the stage inside it
+	@if [ -d cmd/cellblock-stage ]; then CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o $(STAGE) ./cmd/cellblock-stage; fi
+	@if [ -d cmd/cellblock ]; then go build -trimpath -o bin/ ./cmd/cellblock; fi
+
+check: ## gofmt and go vet
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
+	go vet ./...
+
+test: build check ## everything that CI checks
+	go test -count=1 ./...
+
+golden: deps ## the built-in seccomp programs, compiled afresh
+	go run ./jail/seccomp/gen
+
+FUZZTIME ?= 20s
+fuzz: deps ## each fuzz target for FUZZTIME
+	@set -e; for dir in $$(grep -rlE '^func Fuzz' --include=*_test.go . | xargs -n1 dirname | sort -u); do \
+	for t in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go | sed 's/func //'); do \
+	echo "$$dir $$t"; go test -run='^$$' -fuzz="^$$t$$" -fuzztime=$(FUZZTIME) $$dir; done; done
+
+clean: ## what build made
+	rm -rf bin jail/stagebin/stage-*
