@@ -1,7 +1,19 @@
-// Command cellblock-stage is the child side of a jail's start. The launcher
-// carries it and starts it; run by hand it has no launcher and ends at once.
+// Command cellblock-stage is the first process of a jail. It is embedded in
+// cellblock (package jail/stagebin) and started by package jail, never by a
+// person.
 package main
 
-import "cellblock/jail/stage"
+import (
+	"os"
+	"runtime"
 
-func main() { stage.Main() }
+	"cellblock/jail/stage"
+)
+
+func init() {
+	// The main goroutine stays on the main thread: pid 1's thread is the one
+	// that is restricted, witnessed and that the worker is born from.
+	runtime.LockOSThread()
+}
+
+func main() { stage.Main(os.Args) }

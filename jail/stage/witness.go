@@ -1,9 +1,6 @@
 package stage
 
 import (
-	"bytes"
-	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"unsafe"
@@ -13,149 +10,165 @@ import (
 	"cellblock/jail/plan"
 )
 
-// acts are the forbidden acts that the witness knows. Each returns the name of
-// the errno that stopped it, "done" when nothing did, or a value that it read.
-var acts = map[string]func(arg string) string{
-	"write":     actWrite,
-	"unshare":   func(string) string { return outcome(syscall.SYS_UNSHARE, syscall.CLONE_NEWUSER, 0, 0) },
-	"mount":     actMount,
-	"clone3":    func(string) string { return outcome(unix.SYS_CLONE3, 0, 0, 0) },
-	"bpf":       func(string) string { return outcome(unix.SYS_BPF, 0, 0, 0) },
-	"ptrace":    func(string) string { return outcome(syscall.SYS_PTRACE, syscall.PTRACE_TRACEME, 0, 0) },
-	"setuid":    func(string) string { return outcome(syscall.SYS_SETUID, 0, 0, 0) },
-	"socket":    actSocket,
-	"connect":   actConnect,
-	"status":    actStatus,
-	"pids":      actPids,
-	"namespace": actNamespace,
-}
-
-// witness tries every check of the plan on the thread that the worker is born
-// from, after all restrictions stand and before any foreign code.
+// witness tries every forbidden act of the plan on this thread, the one the
+// worker is born from, reports, and waits for the launcher's decision. The
+// stage decides nothing: it may be the part that is broken.
 func (s *stage) witness(*plan.Step) error {
-	results := make([]plan.Result, 0, len(s.plan.Witness))
-	for _, c := range s.plan.Witness {
-		act, ok := acts[c.Act]
-		if !ok {
-			return &callError{"witness", c.Act, syscall.ENOSYS}
-		}
-		results = append(results, plan.Result{Name: c.Name, Got: act(c.Arg)})
+	results := make([]plan.Result, len(s.plan.Witness))
+	status := readFile("/proc/thread-self/status")
+	for i, c := range s.plan.Witness {
+		results[i] = plan.Result{Name: c.Name, Got: try(c, status)}
 	}
-	if err := send(plan.KindWitnessed, plan.EncodeResults(results)); err != nil {
-		os.Exit(72)
+	if err := s.send(plan.KindWitnessed, plan.EncodeResults(results)); err != nil {
+		return err
+	}
+	head := make([]byte, plan.HeaderSize)
+	for got := 0; got < len(head); {
+		n, err := s.read(head[got:])
+		if err != nil {
+			return err
+		}
+		got += n
+	}
+	if kind, size, err := plan.ParseHeader(head); err != nil || kind != plan.KindGo || size != 0 {
+		return &callError{"read", "launcher's go", syscall.EBADMSG}
 	}
 	return nil
 }
 
-func outcome(trap, a, b, c uintptr) string {
-	_, _, errno := syscall.RawSyscall6(trap, a, b, c, 0, 0, 0)
-	return name(errno)
+// try makes one forbidden act. None of them does lasting harm when it is not
+// refused, except to a stage whose start has then failed anyway.
+func try(c plan.Check, status string) string {
+	switch c.Act {
+	case "create":
+		fd, _, errno := syscall.Syscall6(syscall.SYS_OPENAT, atFDCWD, uintptr(unsafe.Pointer(cstr(c.Arg))),
+			syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_CLOEXEC, 0o600, 0, 0)
+		if errno == 0 {
+			syscall.Close(int(fd))
+			_ = syscall.Unlink(c.Arg)
+		}
+		return outcome(errno)
+	case "unshare-user":
+		return raw(syscall.SYS_UNSHARE, syscall.CLONE_NEWUSER, 0, 0, 0, 0)
+	case "clone3":
+		return raw(unix.SYS_CLONE3, 0, 0, 0, 0, 0)
+	case "mount":
+		return raw(syscall.SYS_MOUNT, uintptr(unsafe.Pointer(cstr("none"))), uintptr(unsafe.Pointer(cstr("/tmp"))),
+			uintptr(unsafe.Pointer(cstr("tmpfs"))), 0, 0)
+	case "remount":
+		return raw(syscall.SYS_MOUNT, uintptr(unsafe.Pointer(cstr("none"))), uintptr(unsafe.Pointer(cstr(c.Arg))),
+			0, syscall.MS_REMOUNT|syscall.MS_BIND, 0)
+	case "socket-alg":
+		fd, _, errno := syscall.Syscall(syscall.SYS_SOCKET, unix.AF_ALG, syscall.SOCK_SEQPACKET, 0)
+		if errno == 0 {
+			syscall.Close(int(fd))
+		}
+		return outcome(errno)
+	case "bpf":
+		return raw(unix.SYS_BPF, 0, 0, 0, 0, 0)
+	case "io_uring":
+		return raw(unix.SYS_IO_URING_SETUP, 1, 0, 0, 0, 0)
+	case "keyctl":
+		return raw(syscall.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, ^uintptr(2), 0, 0, 0)
+	case "ptrace":
+		return raw(syscall.SYS_PTRACE, syscall.PTRACE_ATTACH, 1<<30, 0, 0, 0)
+	case "setuid":
+		return raw(syscall.SYS_SETUID, 0, 0, 0, 0, 0)
+	case "connect":
+		return connect()
+	case "status":
+		return field(status, c.Arg)
+	case "pids":
+		return pids()
+	case "namespace":
+		buf := make([]byte, 64)
+		n, err := syscall.Readlink("/proc/thread-self/ns/"+c.Arg, buf)
+		if err != nil {
+			return err.Error()
+		}
+		return string(buf[:n])
+	}
+	return "unknown act " + c.Act
 }
 
-func name(errno syscall.Errno) string {
+//go:uintptrescapes
+func raw(trap, a1, a2, a3, a4, a5 uintptr) string {
+	_, _, errno := syscall.Syscall6(trap, a1, a2, a3, a4, a5, 0)
+	return outcome(errno)
+}
+
+// outcome names an errno; "done" is an act that was not refused.
+func outcome(errno syscall.Errno) string {
 	if errno == 0 {
 		return "done"
 	}
-	if n := unix.ErrnoName(errno); n != "" {
-		return n
+	if name := unix.ErrnoName(errno); name != "" {
+		return name
 	}
-	return strconv.Itoa(int(errno))
+	return "errno " + utoa(uint64(errno))
 }
 
-// actWrite opens for writing and changes nothing: a directory by a nameless
-// file, anything else as it is.
-func actWrite(path string) string {
-	flags := syscall.O_WRONLY | syscall.O_CLOEXEC | syscall.O_NONBLOCK
-	var stat syscall.Stat_t
-	if err := syscall.Stat(path, &stat); err != nil {
-		errno, _ := err.(syscall.Errno)
-		return name(errno)
-	}
-	if stat.Mode&syscall.S_IFMT == syscall.S_IFDIR {
-		flags = unix.O_TMPFILE | syscall.O_RDWR | syscall.O_CLOEXEC
-	}
-	fd, err := syscall.Open(path, flags, 0o600)
-	if err != nil {
-		errno, _ := err.(syscall.Errno)
-		return name(errno)
-	}
-	syscall.Close(fd)
-	return "done"
-}
-
-func actMount(string) string {
-	target, fstype := cstr("/tmp"), cstr("tmpfs")
-	_, _, errno := syscall.RawSyscall6(syscall.SYS_MOUNT, uintptr(unsafe.Pointer(fstype)), uintptr(unsafe.Pointer(target)),
-		uintptr(unsafe.Pointer(fstype)), 0, 0, 0)
-	return name(errno)
-}
-
-func actSocket(arg string) string {
-	family, _ := strconv.Atoi(arg)
-	fd, err := syscall.Socket(family, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		errno, _ := err.(syscall.Errno)
-		return name(errno)
-	}
-	syscall.Close(fd)
-	return "done"
-}
-
-// actConnect asks for a route to an address of RFC 5737. No packet is sent: a
-// datagram socket's connect only looks the route up.
-func actConnect(string) string {
+// connect asks for a way to 192.0.2.1, an address set aside for documentation.
+// Connecting a datagram socket looks up the route and sends nothing.
+func connect() string {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return outcome(err.(syscall.Errno))
+	}
+	defer syscall.Close(fd)
+	err = syscall.Connect(fd, &syscall.SockaddrInet4{Port: 9, Addr: [4]byte{192, 0, 2, 1}})
 	if err == nil {
-		defer syscall.Close(fd)
-		err = syscall.Connect(fd, &syscall.SockaddrInet4{Port: 9, Addr: [4]byte{192, 0, 2, 1}})
+		return "done"
 	}
-	errno, _ := err.(syscall.Errno)
-	return name(errno)
+	return outcome(err.(syscall.Errno))
 }
 
-// actStatus reads one field of the thread's own status (proc(5)).
-func actStatus(field string) string {
-	text, err := os.ReadFile("/proc/thread-self/status")
+func readFile(path string) string {
+	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return "unreadable"
+		return ""
 	}
-	for _, line := range bytes.Split(text, []byte("\n")) {
-		if key, value, ok := strings.Cut(string(line), ":"); ok && key == field {
-			return strings.TrimSpace(value)
+	defer syscall.Close(fd)
+	buf := make([]byte, 8192)
+	n, err := syscall.Read(fd, buf)
+	if err != nil {
+		return ""
+	}
+	return string(buf[:n])
+}
+
+// field returns the words of one line of a status file.
+func field(status, name string) string {
+	for line := range strings.SplitSeq(status, "\n") {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.Join(strings.Fields(rest), " ")
 		}
 	}
-	return "absent"
+	return "no such line"
 }
 
-// actPids lists the processes in view.
-func actPids(string) string {
-	dir, err := os.Open("/proc")
+// pids lists the processes in view.
+func pids() string {
+	fd, err := syscall.Open("/proc", syscall.O_RDONLY|syscall.O_DIRECTORY|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return "unreadable"
+		return err.Error()
 	}
-	defer dir.Close()
-	names, err := dir.Readdirnames(-1)
-	if err != nil {
-		return "unreadable"
-	}
-	var pids []string
-	for _, n := range names {
-		if _, err := strconv.Atoi(n); err == nil {
-			pids = append(pids, n)
+	defer syscall.Close(fd)
+	var found []string
+	buf := make([]byte, 8192)
+	for {
+		n, err := syscall.ReadDirent(fd, buf)
+		if err != nil {
+			return err.Error()
+		}
+		if n <= 0 {
+			return strings.Join(found, " ")
+		}
+		_, _, names := syscall.ParseDirent(buf[:n], -1, nil)
+		for _, name := range names {
+			if name[0] >= '1' && name[0] <= '9' {
+				found = append(found, name)
+			}
 		}
 	}
-	return strings.Join(pids, ",")
-}
-
-// actNamespace compares a namespace with the launcher's: "user user:[4026531837]".
-func actNamespace(arg string) string {
-	kind, outer, _ := strings.Cut(arg, " ")
-	link, err := os.Readlink("/proc/self/ns/" + kind)
-	switch {
-	case err != nil:
-		return "unreadable"
-	case outer == "" || link == outer:
-		return "same"
-	}
-	return "other"
 }

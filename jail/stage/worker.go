@@ -1,0 +1,110 @@
+package stage
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"unsafe"
+
+	"cellblock/jail/plan"
+)
+
+// worker starts the worker from this thread, whose restrictions it inherits,
+// and then waits for the end of every process of the jail.
+func (s *stage) worker(*plan.Step) error {
+	w := s.plan.Worker
+	files := []uintptr{0, 1, 2}
+	if s.hasWire {
+		files = append(files, wireFD)
+	}
+	pidfd := -1
+	attr := &syscall.ProcAttr{Dir: w.Dir, Env: w.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}}
+	if errno := inject("fork"); errno != 0 {
+		return &callError{"fork", w.Argv[0], errno}
+	}
+	pid, err := syscall.ForkExec(w.Argv[0], w.Argv, attr)
+	if err != nil {
+		errno, _ := err.(syscall.Errno)
+		return &callError{"exec", w.Argv[0], errno}
+	}
+	if err := s.forgetWorkerFDs(); err != nil {
+		return err
+	}
+	if err := s.sendBorn(pid, pidfd); err != nil {
+		return err
+	}
+	ignoreSignals()
+	go s.watchLauncher()
+	s.reap(pid)
+	return nil
+}
+
+// forgetWorkerFDs lets go of the worker's ends: a pipe must end with the last
+// process of the worker, not with the stage.
+func (s *stage) forgetWorkerFDs() error {
+	null, err := call("open", "/dev/null", syscall.SYS_OPENAT, atFDCWD, uintptr(unsafe.Pointer(cstr("/dev/null"))), syscall.O_RDWR|syscall.O_CLOEXEC, 0, 0)
+	if err != nil {
+		return err
+	}
+	for fd := uintptr(0); fd < 3; fd++ {
+		if _, err := call("dup3", "/dev/null", syscall.SYS_DUP3, uintptr(null), fd, syscall.O_CLOEXEC, 0, 0); err != nil {
+			return err
+		}
+	}
+	syscall.Close(null)
+	syscall.Close(wireFD)
+	return nil
+}
+
+// sendBorn passes a descriptor of the worker, not its number: the launcher sees
+// other numbers, and a descriptor cannot come to mean another process.
+func (s *stage) sendBorn(pid, pidfd int) error {
+	if pidfd < 0 {
+		return &callError{"clone", "pidfd", syscall.ENOSYS}
+	}
+	if errno := inject("sendmsg"); errno != 0 {
+		return &callError{"sendmsg", "launcher", errno}
+	}
+	msg := plan.AppendMessage(nil, plan.KindBorn, plan.EncodeInt(pid))
+	if err := syscall.Sendmsg(controlFD, msg, syscall.UnixRights(pidfd), nil, 0); err != nil {
+		return &callError{"sendmsg", "launcher", err.(syscall.Errno)}
+	}
+	return syscall.Close(pidfd)
+}
+
+// ignoreSignals keeps pid 1 alive whatever its own children send it. Handlers,
+// not SIG_IGN: that would be inherited. SIGKILL and SIGSTOP from inside do not
+// reach the first process of a pid namespace.
+func ignoreSignals() {
+	signal.Notify(make(chan os.Signal, 1))
+}
+
+// watchLauncher ends the stage when the other end of the control socket is gone
+// or says anything: after Go the launcher has nothing to say.
+func (s *stage) watchLauncher() {
+	var b [1]byte
+	for {
+		if _, err := syscall.Read(controlFD, b[:]); err != syscall.EINTR {
+			syscall.Exit(1)
+		}
+	}
+}
+
+// reap collects every orphan of the jail, and ends with the worker: what it
+// leaves behind is killed by Linux when the first process of the namespace ends.
+func (s *stage) reap(worker int) {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil {
+			syscall.Exit(1)
+		}
+		if pid == worker && (status.Exited() || status.Signaled()) {
+			_ = s.send(plan.KindEnded, plan.EncodeInt(int(status)))
+			syscall.Exit(0)
+		}
+	}
+}
