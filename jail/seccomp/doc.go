@@ -13,6 +13,9 @@
 //	an unconditional SCMP_ACT_ERRNO entry names it   its errno
 //	else                                             the profile's default errno
 //
+// (An unconditional allow of a call that another entry refuses, as
+// unconditionally, counts for nothing.)
+//
 // The plain reading of the format cannot say that: libseccomp lets an
 // unconditional rule swallow every conditional one for the same call, and no
 // comparison says "not equal" for the low 32 bits alone, which are all that
@@ -20,7 +23,8 @@
 // which Linux takes the strictest answer, and of two errnos the one that was
 // installed last:
 //
-//	fallback   one for each errno that stands behind a conditional allow
+//	fallback   one for each errno that stands behind a conditional allow, and
+//	           one for each call that libseccomp gets wrong beside others
 //	table      allowed and refused calls, default for all others
 //	denials    conditional refusals, allows all others
 //
@@ -30,7 +34,9 @@
 // The programs of the built-in profiles are compiled ahead, for amd64 and
 // arm64, and used when the digest of the profile's text is theirs: libseccomp
 // needs some 17 ms for a profile of this size. Other profiles are compiled when
-// they are loaded, once in a process.
+// they are loaded, once in a process. What libseccomp made is run through a BPF
+// interpreter, on every call and every argument value that the profile looks
+// at, before it counts as compiled.
 //
 // # Limitations
 //

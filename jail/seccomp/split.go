@@ -1,7 +1,7 @@
 package seccomp
 
 import (
-	"fmt"
+	"slices"
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 )
@@ -12,15 +12,16 @@ const defaultErrno = 1 // EPERM
 // call is what a profile says about one system call.
 type call struct {
 	name       string
-	allow      bool // an entry allows it whatever its arguments are
-	allowIf    [][]specs.LinuxSeccompArg
-	refuse     *uint                // the errno of an entry that refuses it whole
-	refuseWhen []specs.LinuxSyscall // entries that refuse it for some arguments
+	allow      bool                      // an entry allows it whatever its arguments are
+	allowIf    [][]specs.LinuxSeccompArg // the conditions of entries that allow it
+	refuse     *uint                     // the errno of an entry that refuses it whole
+	refuseWhen []specs.LinuxSyscall      // entries that refuse it for some arguments
 }
 
 // collect gathers the entries of a profile by call, in the order in which the
-// calls are first named.
-func collect(profile *specs.LinuxSeccomp) ([]*call, error) {
+// calls are first named. A call that one entry allows and another refuses, both
+// whatever its arguments are, is refused.
+func collect(profile *specs.LinuxSeccomp) []*call {
 	byName := map[string]*call{}
 	var calls []*call
 	for _, entry := range profile.Syscalls {
@@ -35,11 +36,12 @@ func collect(profile *specs.LinuxSeccomp) ([]*call, error) {
 		}
 	}
 	for _, c := range calls {
+		// Podman's own profile says both of setns: the refusal is meant.
 		if c.allow && c.refuse != nil {
-			return nil, fmt.Errorf("%s: one entry allows it and another refuses it, both without conditions", c.name)
+			c.allow, c.allowIf = false, nil
 		}
 	}
-	return calls, nil
+	return calls
 }
 
 func (c *call) add(entry specs.LinuxSyscall) {
@@ -66,22 +68,39 @@ func errnoOf(errno *uint) *uint {
 	return errno
 }
 
+// gate is one fallback program: the calls whose conditions it checks, and what
+// it answers when none of them holds.
+type gate struct {
+	errno uint
+	alone string // the one call that it is for, "" for all others of this errno
+}
+
 // split turns one profile into the programs that the package comment lists, in
-// the order in which they must be installed.
-func split(profile *specs.LinuxSeccomp) ([]*specs.LinuxSeccomp, error) {
-	calls, err := collect(profile)
-	if err != nil {
-		return nil, err
-	}
-	var parts []*specs.LinuxSeccomp
-	for _, errno := range fallbackErrnos(calls) {
-		parts = append(parts, fallbackPart(calls, errno))
-	}
-	table := &specs.LinuxSeccomp{DefaultAction: profile.DefaultAction, DefaultErrnoRet: profile.DefaultErrnoRet}
+// the order in which they must be installed. The conditions of an isolated call
+// come into programs of their own.
+func split(profile *specs.LinuxSeccomp, calls []*call, isolated map[string]bool) []*specs.LinuxSeccomp {
+	table := &specs.LinuxSeccomp{DefaultAction: specs.ActErrno, DefaultErrnoRet: profile.DefaultErrnoRet}
 	denials := &specs.LinuxSeccomp{DefaultAction: specs.ActAllow}
+	var gates []gate
+	of := map[string]gate{}
+	var parts []*specs.LinuxSeccomp
+	last := []*specs.LinuxSeccomp{denials}
 	for _, c := range calls {
 		switch {
-		case c.allow, len(c.allowIf) > 0 && c.refuse != nil:
+		case c.allow:
+			table.Syscalls = append(table.Syscalls, allowed(c.name, nil))
+		case len(c.allowIf) > 0 && (c.refuse != nil || isolated[c.name]):
+			g := gate{errno: *profile.DefaultErrnoRet}
+			if c.refuse != nil {
+				g.errno = *c.refuse
+			}
+			if isolated[c.name] {
+				g.alone = c.name
+			}
+			if !slices.Contains(gates, g) {
+				gates = append(gates, g)
+			}
+			of[c.name] = g
 			table.Syscalls = append(table.Syscalls, allowed(c.name, nil))
 		case len(c.allowIf) > 0:
 			for _, args := range c.allowIf {
@@ -93,41 +112,34 @@ func split(profile *specs.LinuxSeccomp) ([]*specs.LinuxSeccomp, error) {
 				Names: []string{c.name}, Action: specs.ActErrno, ErrnoRet: c.refuse,
 			})
 		}
+		if isolated[c.name] && len(c.refuseWhen) > 0 {
+			last = append(last, &specs.LinuxSeccomp{DefaultAction: specs.ActAllow, Syscalls: c.refuseWhen})
+			continue
+		}
 		denials.Syscalls = append(denials.Syscalls, c.refuseWhen...)
 	}
+	for _, g := range gates {
+		parts = append(parts, g.part(calls, of))
+	}
 	parts = append(parts, table)
-	if len(denials.Syscalls) > 0 {
-		parts = append(parts, denials)
+	for _, part := range last {
+		if len(part.Syscalls) > 0 {
+			parts = append(parts, part)
+		}
 	}
 	for _, part := range parts {
 		part.Architectures = profile.Architectures
 	}
-	return parts, nil
+	return parts
 }
 
-// fallbackErrnos lists the errnos that stand behind a conditional allow, each
-// once, in order of appearance.
-func fallbackErrnos(calls []*call) []uint {
-	var errnos []uint
-	seen := map[uint]bool{}
+// part lets every call through but those of this gate whose conditions do not
+// hold. A call that the profile does not name meets the gate's errno too, and
+// the table, which is newer, says the last word.
+func (g gate) part(calls []*call, of map[string]gate) *specs.LinuxSeccomp {
+	part := &specs.LinuxSeccomp{DefaultAction: specs.ActErrno, DefaultErrnoRet: &g.errno}
 	for _, c := range calls {
-		if c.hasFallback() && !seen[*c.refuse] {
-			seen[*c.refuse] = true
-			errnos = append(errnos, *c.refuse)
-		}
-	}
-	return errnos
-}
-
-func (c *call) hasFallback() bool { return !c.allow && len(c.allowIf) > 0 && c.refuse != nil }
-
-// fallbackPart lets every call through but those that are allowed on condition
-// and refused with this errno otherwise. A call that the profile does not name
-// meets the default here, and the table, which is newer, says the last word.
-func fallbackPart(calls []*call, errno uint) *specs.LinuxSeccomp {
-	part := &specs.LinuxSeccomp{DefaultAction: specs.ActErrno, DefaultErrnoRet: &errno}
-	for _, c := range calls {
-		if !c.hasFallback() || *c.refuse != errno {
+		if mine, ok := of[c.name]; !ok || mine != g {
 			part.Syscalls = append(part.Syscalls, allowed(c.name, nil))
 			continue
 		}
