@@ -1,0 +1,22 @@
+package wire
+
+// Bounds of the wire. All lengths are bytes unless said otherwise.
+const (
+	MaxToWorker   = 64 << 20  // one line, launcher to worker
+	MaxFromWorker = 16 << 20  // one line, worker to launcher
+	MaxRich       = 8 << 20   // rich results and figures of one reply
+	MaxTraceback  = 256 << 10 // one traceback
+	MaxDepth      = 64        // nesting of one message
+	MaxAudit      = 10000     // declared entries of one reply
+	MaxObserved   = 10000     // observed entries of one reply
+	MaxBackground = 256       // background records of one reply
+	MaxReprs      = 64        // rich results of one reply
+	MaxFigures    = 64        // figures of one reply
+	MaxMIME       = 32        // representations of one rich result
+	MaxNames      = 4096      // skills, skill errors, reload answers
+	MaxName       = 4096      // one name, scope or key
+	MaxHostCalls  = 64        // host calls of one cell that wait for an answer
+)
+
+// smallBuffer is what an idle connection keeps for reading.
+const smallBuffer = 4 << 10

@@ -1,0 +1,149 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestParseRefusesWhatIsNotInTheProtocol(t *testing.T) {
+	for _, c := range []struct {
+		line string
+		rule Rule
+	}{
+		{`{"id":1}`, RuleMissingField},
+		{`{"value":1}`, RuleMissingField},
+		{`{"id":0,"value":1}`, RuleMissingField},
+		{`{"id":-1,"value":1}`, RuleWrongType},
+		{`{"id":1.5,"value":1}`, RuleWrongType},
+		{`{"id":"1","value":1}`, RuleWrongType},
+		{`{"id":1,"value":1,"error":{}}`, RuleValueAndError},
+		{`{"id":1,"value":1,"x":2}`, RuleUnknownField},
+		{`{"id":1,"id":2,"value":1}`, RuleDuplicateField},
+		{`{"id":1,"op":"exec"}`, RuleUnknownOp},
+		{`{"id":1,"op":"host","name":"x"}`, RuleMissingField},
+		{`{"id":1,"op":"host","name":"x","arguments":[]}`, RuleWrongType},
+		{`{"id":1,"op":"host","name":"x","arguments":{},"value":1}`, RuleUnknownField},
+		{`{"id":1,"value":NaN}`, RuleWrongType},
+		{`{"id":1,"value":"\ud800"}`, RuleNotText},
+		{"{\"id\":1,\"value\":\"\xff\"}", RuleNotText},
+		{`{"id":1,"value":1} {}`, RuleNotJSON},
+		{`[]`, RuleWrongType},
+		{``, RuleNotJSON},
+		{`{"id":1,"value":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, RuleTooDeep},
+	} {
+		_, err := Parse([]byte(c.line))
+		var broke *ProtocolError
+		if !errors.As(err, &broke) || broke.Rule != c.rule {
+			t.Errorf("%.60s: %v, want %s", c.line, err, c.rule)
+		}
+	}
+}
+
+func TestParseCell(t *testing.T) {
+	c, err := ParseCell([]byte(`{"status":"error","error":{"ename":"E","evalue":"v","traceback":"t"},"forked":true,"observed":[{"op":"open","path":"/x","count":3,"cell":1,"line":2}],"audit":[{"a":1},2],"durationMs":0.5}`))
+	if err != nil || c.Error.Name != "E" || !c.Forked || c.Observed[0].Count != 3 || string(c.Audit[0]) != `{"a":1}` {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	for _, bad := range []string{`{"status":"ok","error":{"ename":"E"}}`, `{"status":"error"}`, `{"status":"fine"}`, `{"status":"ok","stdout":"x"}`, `null`} {
+		if _, err := ParseCell([]byte(bad)); err == nil {
+			t.Errorf("%s: accepted", bad)
+		}
+	}
+}
+
+func pair(t *testing.T) (*Conn, *os.File) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewConn(os.NewFile(uintptr(fds[0]), "launcher"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	worker := os.NewFile(uintptr(fds[1]), "worker")
+	t.Cleanup(func() { c.Close(); worker.Close() })
+	return c, worker
+}
+
+func TestConnReadsLinesHoweverTheyAreCut(t *testing.T) {
+	c, worker := pair(t)
+	big := strings.Repeat("x", 1<<20)
+	go func() {
+		for _, part := range []string{`{"id":1,`, "\"value\":1}\n{\"id\":2,\"value\":2}\n", `{"id":3,"value":"` + big + "\"}\n", `{"id":4`} {
+			worker.WriteString(part)
+		}
+		worker.Close()
+	}()
+	for want := int64(1); want <= 3; want++ {
+		m, err := c.ReadMessage()
+		if err != nil || m.ID != want {
+			t.Fatalf("%v, %v, want id %d", m, err, want)
+		}
+		if want == 3 && len(m.Value) != len(big)+2 {
+			t.Fatalf("%d bytes", len(m.Value))
+		}
+	}
+	var broke *ProtocolError
+	if _, err := c.ReadMessage(); !errors.As(err, &broke) || broke.Rule != RuleTruncatedLine {
+		t.Fatal(err)
+	}
+}
+
+func TestConnRefusesAnEndlessLine(t *testing.T) {
+	c, worker := pair(t)
+	go func() {
+		chunk := bytes.Repeat([]byte("x"), 1<<20)
+		for {
+			if _, err := worker.Write(chunk); err != nil {
+				return
+			}
+		}
+	}()
+	var broke *ProtocolError
+	if _, err := c.ReadMessage(); !errors.As(err, &broke) || broke.Rule != RuleLineTooLong {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+func TestProtocolDocumentNamesEveryRequestAndBound(t *testing.T) {
+	text, err := os.ReadFile("PROTOCOL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, op := range Ops() {
+		if !bytes.Contains(text, []byte("| `"+string(op)+"` |")) {
+			t.Errorf("PROTOCOL.md has no row for %s", op)
+		}
+	}
+	for _, bound := range []string{"67108864", "16777216", "| nesting of a message from the worker | 64 |"} {
+		if !bytes.Contains(text, []byte(bound)) {
+			t.Errorf("PROTOCOL.md does not say %s", bound)
+		}
+	}
+	if MaxToWorker != 67108864 || MaxFromWorker != 16777216 || MaxDepth != 64 {
+		t.Error("the bounds have changed: change PROTOCOL.md with them")
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(`{"id":1,"value":{"status":"ok","value":"2","durationMs":0.1}}`))
+	f.Add([]byte(`{"id":1,"op":"host","name":"input","arguments":{"prompt":""}}`))
+	f.Add([]byte(`{"id":1,"error":{"type":"E","message":"\u00e9"}}`))
+	f.Fuzz(func(t *testing.T, line []byte) {
+		m, err := Parse(line)
+		if err != nil {
+			return
+		}
+		if m.ID <= 0 {
+			t.Fatalf("id %d", m.ID)
+		}
+		_, _ = ParseCell(m.Value)
+	})
+}
