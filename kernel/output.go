@@ -1,0 +1,218 @@
+package kernel
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"unicode/utf8"
+)
+
+// Bounds of what a reply carries of a cell's output.
+const (
+	headChars      = 8192  // characters kept of a stream's beginning once it is cut
+	tailChars      = 4096  // and of its end
+	scopeBytes     = 65536 // UTF-8 bytes of all records of a cell
+	scopeRecords   = 256
+	backgroundRune = 4096    // characters of one background record
+	maxSpill       = 1 << 30 // bytes of one full-output file
+)
+
+// decoder turns a stream of bytes into valid UTF-8: a character cut in two by a
+// read is put together, a byte that is none becomes U+FFFD.
+type decoder struct {
+	rest [utf8.UTFMax]byte
+	n    int
+}
+
+func (d *decoder) decode(b []byte, last bool) string {
+	if d.n > 0 {
+		b = append(append(make([]byte, 0, d.n+len(b)), d.rest[:d.n]...), b...)
+		d.n = 0
+	}
+	if !last {
+		for back := 1; back < utf8.UTFMax && back <= len(b); back++ {
+			if c := b[len(b)-back]; utf8.RuneStart(c) {
+				if c >= utf8.RuneSelf && !utf8.FullRune(b[len(b)-back:]) {
+					d.n = copy(d.rest[:], b[len(b)-back:])
+					b = b[:len(b)-back]
+				}
+				break
+			}
+		}
+	}
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	out := make([]byte, 0, len(b)+16)
+	for len(b) > 0 {
+		r, size := utf8.DecodeRune(b)
+		out = utf8.AppendRune(out, r)
+		b = b[size:]
+	}
+	return string(out)
+}
+
+// capped keeps a text of at most limit characters, or the head and the tail of
+// a longer one.
+type capped struct {
+	limit int
+	chars int    // of the whole text
+	text  []byte // all of it while chars <= limit, then its head
+	tail  []byte // the newest bytes once it was cut
+	cut   bool
+}
+
+// shares are the characters of head and tail under a limit: with a small limit
+// they shrink in proportion, so that the result never exceeds what was cut.
+func shares(limit int) (head, tail int) {
+	if limit >= headChars+tailChars {
+		return headChars, tailChars
+	}
+	head = limit * headChars / (headChars + tailChars)
+	return head, limit - head
+}
+
+func (c *capped) add(s string) {
+	c.chars += utf8.RuneCountInString(s)
+	if !c.cut && c.chars <= c.limit {
+		c.text = append(c.text, s...)
+		return
+	}
+	head, tail := shares(c.limit)
+	if !c.cut {
+		c.cut = true
+		whole := append(c.text, s...)
+		c.text = append([]byte(nil), prefix(whole, head)...)
+		c.tail = append([]byte(nil), suffix(whole, tail)...)
+		return
+	}
+	c.tail = append(c.tail, s...)
+	if len(c.tail) > 8*utf8.UTFMax*(tail+1) {
+		c.tail = append([]byte(nil), suffix(c.tail, tail)...)
+	}
+}
+
+func (c *capped) String() string {
+	if !c.cut {
+		return string(c.text)
+	}
+	_, tail := shares(c.limit)
+	return fmt.Sprintf("%s\n...[truncated %d chars]...\n%s", c.text, c.chars, suffix(c.tail, tail))
+}
+
+// prefix is the first n characters of valid UTF-8.
+func prefix(b []byte, n int) []byte {
+	at := 0
+	for ; n > 0 && at < len(b); n-- {
+		_, size := utf8.DecodeRune(b[at:])
+		at += size
+	}
+	return b[:at]
+}
+
+// suffix is the last n characters of valid UTF-8.
+func suffix(b []byte, n int) []byte {
+	at := len(b)
+	for ; n > 0 && at > 0; n-- {
+		_, size := utf8.DecodeLastRune(b[:at])
+		at -= size
+	}
+	return b[at:]
+}
+
+// cellOutput is what one cell has written, within bounds, and the file with all
+// of it once a stream was cut. Its user holds the lock of the pipes.
+type cellOutput struct {
+	streams   map[string]*capped
+	decoders  map[string]*decoder
+	records   []OutputRecord
+	bytes     int
+	truncated int64
+	early     []byte // what the file will begin with
+	path      string
+	file      *os.File
+	spilled   int64
+	spillErr  error
+	live      func(stream, text string)
+}
+
+func newCellOutput(limit int, dir string, cell int, live func(stream, text string)) *cellOutput {
+	return &cellOutput{
+		streams:  map[string]*capped{"stdout": {limit: limit}, "stderr": {limit: limit}},
+		decoders: map[string]*decoder{"stdout": {}, "stderr": {}},
+		path:     filepath.Join(dir, fmt.Sprintf("cell-%d.out", cell)),
+		live:     live,
+	}
+}
+
+func (o *cellOutput) write(stream string, b []byte, last bool) {
+	text := o.decoders[stream].decode(b, last)
+	if text == "" {
+		return
+	}
+	o.streams[stream].add(text)
+	o.spill(text)
+	o.record(stream, text)
+	if o.live != nil {
+		o.live(stream, text)
+	}
+}
+
+func (o *cellOutput) spill(text string) {
+	if o.file == nil && o.spillErr == nil {
+		o.early = append(o.early, text...)
+		if !o.streams["stdout"].cut && !o.streams["stderr"].cut {
+			return
+		}
+		// The directory is the launcher's alone; a name that exists is not ours.
+		o.file, o.spillErr = os.OpenFile(o.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		text = string(o.early)
+		o.early = nil
+	}
+	if o.file == nil || o.spilled+int64(len(text)) > maxSpill {
+		return
+	}
+	n, err := o.file.WriteString(text)
+	o.spilled += int64(n)
+	if err != nil {
+		o.spillErr = err
+		o.file.Close()
+		o.file = nil
+	}
+}
+
+func (o *cellOutput) record(stream, text string) {
+	left := scopeBytes - o.bytes
+	kept := text
+	if len(kept) > left {
+		kept = kept[:left]
+		for len(kept) > 0 && !utf8.ValidString(kept) {
+			kept = kept[:len(kept)-1]
+		}
+	}
+	switch last := len(o.records) - 1; {
+	case kept == "":
+	case last >= 0 && o.records[last].Stream == stream:
+		o.records[last].Text += kept
+		o.bytes += len(kept)
+	case len(o.records) < scopeRecords:
+		o.records = append(o.records, OutputRecord{Stream: stream, Text: kept})
+		o.bytes += len(kept)
+	default:
+		kept = ""
+	}
+	o.truncated += int64(len(text) - len(kept))
+}
+
+// end closes what is open; the name of the full-output file, if there is one.
+func (o *cellOutput) end() string {
+	for stream := range o.streams {
+		o.write(stream, nil, true)
+	}
+	if o.file == nil {
+		return ""
+	}
+	o.file.Close()
+	o.file = nil
+	return o.path
+}
