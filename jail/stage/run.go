@@ -18,16 +18,14 @@ type stage struct {
 	slots   map[int]int
 	devices []uint64 // of the file systems that the stage mounted itself
 	hasWire bool
+	// allowed is set by the launcher's go, after the witness.
+	allowed bool
 }
-
-// HoldArgument makes the program sleep in its user namespace until descriptor 0
-// ends: the launcher needs a process in a namespace to get hold of it.
-const HoldArgument = "hold"
 
 // Main runs the stage and never returns. The caller must have locked the main
 // thread, since most of what a jail is made of belongs to a thread in Linux.
 func Main(args []string) {
-	if len(args) > 1 && args[1] == HoldArgument {
+	if len(args) > 1 && args[1] == plan.HoldArgument {
 		var b [1]byte
 		for {
 			if n, err := syscall.Read(0, b[:]); n == 0 || (err != nil && err != syscall.EINTR) {
@@ -35,7 +33,7 @@ func Main(args []string) {
 			}
 		}
 	}
-	s := &stage{slots: map[int]int{}, hasWire: len(args) > 1 && args[1] == "wire"}
+	s := &stage{slots: map[int]int{}, hasWire: len(args) > 1 && args[1] == plan.WireArgument}
 	index := -1
 	if err := s.receive(); err != nil {
 		s.fail(index, err)

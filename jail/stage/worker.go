@@ -12,6 +12,10 @@ import (
 // worker starts the worker from this thread, whose restrictions it inherits,
 // and then waits for the end of every process of the jail.
 func (s *stage) worker(*plan.Step) error {
+	if !s.allowed {
+		// A plan whose witness was lost starts nothing.
+		return &callError{"witness", "launcher's go", syscall.EPERM}
+	}
 	w := s.plan.Worker
 	files := []uintptr{0, 1, 2}
 	if s.hasWire {

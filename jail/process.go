@@ -1,0 +1,224 @@
+package jail
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cellblock/jail/cgroup"
+	"cellblock/jail/plan"
+)
+
+// Process is a running jail. Its methods may be called from any goroutine.
+type Process struct {
+	plan    *plan.Plan
+	group   *cgroup.Group
+	control *control
+	stage   int
+	worker  int // pid on the host
+	report  Report
+
+	mu       sync.Mutex
+	stagefd  int
+	workerfd int
+
+	done  chan struct{}
+	exit  Exit
+	stats Stats
+}
+
+// Exit is how a jail ended.
+type Exit struct {
+	// Code is the worker's exit code, when Signal is 0.
+	Code   int
+	Signal syscall.Signal
+	// OOM is set when the memory limit ended a process of the jail, TasksHit
+	// when a process or thread was refused because of the task limit.
+	OOM, TasksHit bool
+	// Err is set when the jail ended without a word about the worker: its first
+	// process was killed from outside.
+	Err error
+}
+
+// Cause says it in words that a person understands.
+func (e Exit) Cause() string {
+	switch {
+	case e.OOM && (e.Signal == syscall.SIGKILL || e.Err != nil):
+		return "memory limit"
+	case e.Err != nil:
+		return "killed"
+	case e.Signal != 0:
+		return "signal " + strconv.Itoa(int(e.Signal)) + " (" + unix.SignalName(e.Signal) + ")"
+	}
+	return "exit code " + strconv.Itoa(e.Code)
+}
+
+// Stats are what a jail has used. Zero where nothing counts.
+type Stats struct {
+	CPU        time.Duration
+	MemoryPeak int64 // bytes
+	MemoryNow  int64 // bytes
+	Tasks      int64
+}
+
+// Report is what is known about a jail from its start on.
+type Report struct {
+	SpecDigest string `json:"specDigest"`
+	PlanDigest string `json:"planDigest"`
+	// Witness are the results, all of them as the plan wanted.
+	Witness  []plan.Result      `json:"witness"`
+	Limits   []plan.Limit       `json:"limits"`
+	Degraded []plan.Degradation `json:"degraded,omitempty"`
+	IDs      plan.IDs           `json:"ids"`
+	Cgroups  []string           `json:"cgroups,omitempty"`
+}
+
+// born makes the process of a start that went well.
+func (s *starting) born(workerfd int) (*Process, error) {
+	p := &Process{plan: s.plan, group: s.group, control: s.control, stage: s.pid, stagefd: s.pidfd, workerfd: workerfd,
+		done: make(chan struct{})}
+	worker, err := pidOf(workerfd)
+	if err != nil {
+		syscall.Close(workerfd)
+		return nil, err
+	}
+	p.worker = worker
+	p.report = Report{SpecDigest: s.plan.SpecDigest, PlanDigest: planDigest(s.plan), Witness: s.results, Limits: s.plan.Limits,
+		Degraded: append(append([]plan.Degradation(nil), s.plan.Degraded...), s.degraded...), IDs: s.plan.IDs}
+	if s.group != nil {
+		p.report.Cgroups = s.group.Paths()
+	}
+	go p.watch()
+	return p, nil
+}
+
+// pidOf asks Linux for our number of the process behind a pidfd. A worker that
+// has already ended has none, and 0 is returned.
+func pidOf(pidfd int) (int, error) {
+	f, err := os.Open("/proc/self/fdinfo/" + strconv.Itoa(pidfd))
+	if err != nil {
+		return 0, fmt.Errorf("jail worker: %w", err)
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for lines.Scan() {
+		if text, ok := strings.CutPrefix(lines.Text(), "Pid:"); ok {
+			pid, err := strconv.Atoi(strings.TrimSpace(text))
+			return max(pid, 0), err
+		}
+	}
+	return 0, &MissingFeatureError{PIDFD, "fdinfo shows no pid", remedies[PIDFD]}
+}
+
+// watch waits for the stage's last word and its end. Linux lets the first
+// process of a pid namespace end only when all others are gone, so that after
+// this nothing of the jail runs.
+func (p *Process) watch() {
+	ended := false
+	for {
+		kind, body, fd, err := p.control.receive()
+		if fd >= 0 {
+			syscall.Close(fd)
+		}
+		if err != nil {
+			break
+		}
+		if status, err := plan.DecodeInt(body); kind == plan.KindEnded && err == nil {
+			ended = true
+			w := syscall.WaitStatus(status)
+			if w.Signaled() {
+				p.exit.Signal = w.Signal()
+			} else {
+				p.exit.Code = w.ExitStatus()
+			}
+		}
+	}
+	// The stage is ending or dead; if it only closed its end, this makes it so.
+	p.Kill()
+	p.control.close()
+	waitPid(p.stage)
+	if !ended {
+		p.exit.Err = fmt.Errorf("jail %s: ended from outside", p.plan.Name)
+		p.exit.Signal = syscall.SIGKILL
+	}
+	if p.group != nil {
+		last := p.group.Stats()
+		p.exit.OOM, p.exit.TasksHit = last.OOMKills > 0, last.TasksHits > 0
+		p.mu.Lock()
+		p.stats = statsOf(last)
+		p.mu.Unlock()
+		_ = p.group.Kill()
+		_ = p.group.Close()
+	}
+	p.mu.Lock()
+	syscall.Close(p.stagefd)
+	syscall.Close(p.workerfd)
+	p.stagefd, p.workerfd = -1, -1
+	p.mu.Unlock()
+	close(p.done)
+}
+
+func statsOf(s cgroup.Stats) Stats {
+	return Stats{CPU: s.CPU, MemoryPeak: int64(s.MemoryPeak), MemoryNow: int64(s.MemoryNow), Tasks: int64(s.Tasks)}
+}
+
+// Pid is the worker's number on the host; 0 if it ended at once.
+func (p *Process) Pid() int { return p.worker }
+
+// StagePid is the number of the jail's first process on the host.
+func (p *Process) StagePid() int { return p.stage }
+
+// Signal sends a signal to the worker. os.ErrProcessDone when it has ended.
+func (p *Process) Signal(sig syscall.Signal) error { return p.signal(&p.workerfd, sig) }
+
+func (p *Process) signal(fd *int, sig syscall.Signal) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if *fd < 0 {
+		return os.ErrProcessDone
+	}
+	err := unix.PidfdSendSignal(*fd, sig, nil, 0)
+	if err == unix.ESRCH {
+		return os.ErrProcessDone
+	}
+	return err
+}
+
+// Kill ends every process of the jail at once and returns without waiting; see
+// Done. It may be called more than once.
+func (p *Process) Kill() {
+	_ = p.signal(&p.stagefd, syscall.SIGKILL)
+}
+
+// Done is closed when every process of the jail is gone.
+func (p *Process) Done() <-chan struct{} { return p.done }
+
+// Wait waits for Done and says how it ended.
+func (p *Process) Wait() Exit {
+	<-p.done
+	return p.exit
+}
+
+// Stats are the jail's use until now, or until its end.
+func (p *Process) Stats() Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.group == nil || p.stagefd < 0 {
+		return p.stats
+	}
+	return statsOf(p.group.Stats())
+}
+
+// Report is what the start found out.
+func (p *Process) Report() Report { return p.report }
+
+// Sweep removes the cgroups that launchers left behind which were killed. It
+// returns how many there were.
+func Sweep() (int, error) { return cgroup.Sweep() }

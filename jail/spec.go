@@ -1,0 +1,141 @@
+package jail
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+
+	"cellblock/jail/seccomp"
+)
+
+// TreeAccess says how the host's tree looks from inside.
+type TreeAccess string
+
+const (
+	// TreeReadOnly shows the host's tree and lets nothing in it be changed.
+	TreeReadOnly TreeAccess = "read-only"
+	// TreeWritable leaves writing to the rights of the user on the host.
+	TreeWritable TreeAccess = "writable"
+)
+
+// Network says what the worker can reach.
+type Network string
+
+const (
+	// NetNone gives a network of its own with nothing but a loopback.
+	NetNone Network = "none"
+	// NetHost shares the host's network.
+	NetHost Network = "host"
+)
+
+// Bind shows a file or a directory of the host inside.
+type Bind struct {
+	// Source is a path of the host; with Write set no part of it may be a
+	// symbolic link.
+	Source string
+	// Target is where it appears.
+	Target string
+	// Write lets it be changed, in both kinds of tree.
+	Write bool
+	// OwnerUID and OwnerGID own the files of Source on disk. They matter for a
+	// privileged launcher: these files belong to the worker inside.
+	OwnerUID, OwnerGID int
+	Reason             string
+}
+
+// Hide covers a path with nothing. A path that does not exist is no error.
+type Hide struct {
+	Path   string
+	Reason string
+}
+
+// File puts a read-only file of the launcher's making at a path.
+type File struct {
+	Path    string
+	Content []byte
+	// Optional skips the file where the host has nothing at the path.
+	Optional bool
+	Reason   string
+}
+
+// Dir makes a private directory, which must come to lie in /tmp, /run or
+// /dev/shm.
+type Dir struct {
+	Path   string
+	Mode   uint32
+	Reason string
+}
+
+// Limits are what a jail may use. Zero means no limit.
+type Limits struct {
+	MemoryBytes   int64 // of all processes, private file systems included
+	Tasks         int64 // processes and threads
+	OpenFiles     int64 // of one process
+	FileSizeBytes int64 // of one file
+	CPUSeconds    int64 // of one process
+	TmpBytes      int64 // of /tmp and of /dev/shm, each
+}
+
+// IDs are the host's ids that a privileged launcher runs the worker as. Zero
+// means DefaultID. An ordinary user's worker keeps the user's own ids.
+type IDs struct{ UID, GID int }
+
+// DefaultID is the id of workers of a privileged launcher: above what
+// distributions give to people and to system accounts, below what they give to
+// dynamic users and containers.
+const DefaultID = 61184
+
+// Spec is what somebody wants of a jail; Compile turns it into a plan.
+type Spec struct {
+	// Name appears in cgroup names and in messages.
+	Name string
+	// Argv is the worker's command, with an absolute path first. Env is its
+	// whole environment, Dir its working directory.
+	Argv, Env []string
+	Dir       string
+	Tree      TreeAccess
+	Binds     []Bind
+	Hide      []Hide
+	Files     []File
+	Dirs      []Dir
+	Network   Network
+	Limits    Limits
+	// Seccomp is the filter. A spec without one compiles only with Seccomp in
+	// Optional.
+	Seccomp  seccomp.Filter
+	IDs      IDs
+	Hostname string
+	// Optional features degrade where they are missing; all others are errors.
+	Optional []Feature
+	// Required limits are an error where only a weaker mechanism can be had:
+	// CgroupMemory, CgroupTasks.
+	Required []Feature
+}
+
+// Digest is the SHA-256 of the spec in hexadecimal. The filter takes part by
+// its own digest, file contents and environment by their bytes.
+func (s Spec) Digest() string {
+	filter := s.Seccomp.Digest
+	s.Seccomp = seccomp.Filter{}
+	body, err := json.Marshal(struct {
+		Spec   Spec
+		Filter string
+	}{s, filter})
+	if err != nil {
+		// A struct of strings, numbers and bytes always marshals.
+		panic(err)
+	}
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+func (s Spec) optional(f Feature) bool { return contains(s.Optional, f) }
+
+func contains(list []Feature, f Feature) bool {
+	for _, x := range list {
+		if x == f {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,338 @@
+package jail
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cellblock/jail/cgroup"
+	"cellblock/jail/plan"
+)
+
+// StartOptions are the worker's descriptors and the launcher's log.
+type StartOptions struct {
+	// Wire becomes descriptor 3 of the worker; nil for none.
+	Wire *os.File
+	// Stdin, Stdout and Stderr become 0, 1 and 2; nil for /dev/null. The caller
+	// keeps its own copies and closes them after Start.
+	Stdin, Stdout, Stderr *os.File
+	// Log gets a line for each degradation found at the start; nil for none.
+	Log io.Writer
+	// extra arguments and environment of the stage, for the fault test.
+	stageEnv []string
+}
+
+// startTimeout ends a start that hangs; an ordinary one takes milliseconds.
+const startTimeout = 30 * time.Second
+
+// starting is a jail between its spawn and its birth.
+type starting struct {
+	plan     *plan.Plan
+	opt      StartOptions
+	group    *cgroup.Group
+	control  *control
+	pid      int // of the stage
+	pidfd    int
+	degraded []plan.Degradation
+	results  []plan.Result
+}
+
+// Start carries out a plan. It returns when the worker runs, witnessed, or with
+// the error that ended the start, in which case nothing of the jail is left and
+// no foreign code has run. Errors are *MissingFeatureError, *StepError,
+// *WitnessError, ErrStageGone or the context's.
+func Start(ctx context.Context, p *plan.Plan, opt StartOptions) (*Process, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	s := &starting{plan: p, opt: opt, pidfd: -1}
+	process, err := s.run(ctx)
+	if err != nil {
+		s.abandon()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("jail start: %w", context.Cause(ctx))
+		}
+		return nil, err
+	}
+	return process, nil
+}
+
+func (s *starting) run(ctx context.Context) (*Process, error) {
+	encoded := s.plan.Encode()
+	if err := s.makeGroup(); err != nil {
+		return nil, err
+	}
+	if err := s.spawnStage(); err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, s.control.abort)
+	defer stop()
+	// While the stage boots, the trees that only we can copy are copied.
+	fds, degraded, err := clones(s.plan)
+	if err != nil {
+		return nil, err
+	}
+	s.degraded = append(s.degraded, degraded...)
+	err = s.control.send(plan.KindPlan, encoded, fds)
+	closeAll(fds)
+	if err != nil {
+		return nil, s.orFailure(err)
+	}
+	body, _, err := s.expect(plan.KindWitnessed)
+	if err != nil {
+		return nil, err
+	}
+	if s.results, err = plan.DecodeResults(body); err != nil {
+		return nil, err
+	}
+	if err := s.judge(); err != nil {
+		return nil, err
+	}
+	if err := s.control.send(plan.KindGo, nil, nil); err != nil {
+		return nil, s.orFailure(err)
+	}
+	_, worker, err := s.expect(plan.KindBorn)
+	if err != nil {
+		return nil, err
+	}
+	if worker < 0 {
+		return nil, ErrStageGone
+	}
+	if s.opt.Log != nil {
+		for _, d := range s.degraded {
+			fmt.Fprintf(s.opt.Log, "jail degraded: %s: %s\n", d.Feature, d.Why)
+		}
+	}
+	return s.born(worker)
+}
+
+// makeGroup makes the cgroup. A limit that it cannot keep, although the probe
+// thought so, ends the start when required and is noted otherwise.
+func (s *starting) makeGroup() error {
+	for _, st := range s.plan.StepsOf(plan.Launcher) {
+		if st.Op != plan.OpCgroup {
+			continue
+		}
+		var limits cgroup.Limits
+		for _, l := range st.Limits {
+			switch l.Name {
+			case "memory":
+				limits.MemoryBytes = l.Value
+			case "tasks":
+				limits.Tasks = l.Value
+			}
+		}
+		group, err := cgroup.New(st.Path, limits)
+		if err != nil {
+			if len(st.Limits) > 0 {
+				return &MissingFeatureError{Cgroup, err.Error(), remedies[Cgroup]}
+			}
+			s.degraded = append(s.degraded, plan.Degradation{Feature: string(Cgroup),
+				Why: err.Error() + ": the pid namespace alone ends the jail", Remedy: remedies[Cgroup]})
+			return nil
+		}
+		s.group = group
+		for _, u := range group.Unenforced() {
+			if u.What == "memory" || u.What == "tasks" {
+				return &MissingFeatureError{Cgroup, u.What + ": " + u.Why.Error(), remedies[Cgroup]}
+			}
+		}
+	}
+	return nil
+}
+
+// stageCaps are what the set-up needs: mounts, loopback, bounding set.
+var stageCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
+
+func (s *starting) spawnStage() error {
+	stage, err := image()
+	if err != nil {
+		return err
+	}
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer null.Close()
+	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("socketpair: %w", err)
+	}
+	defer syscall.Close(pair[1])
+	if s.control, err = newControl(pair[0]); err != nil {
+		syscall.Close(pair[0])
+		return err
+	}
+	argv := []string{"cellblock-stage"}
+	files := []uintptr{null.Fd(), null.Fd(), null.Fd(), uintptr(pair[1]), null.Fd(), stage.Fd()}
+	for i, f := range []*os.File{s.opt.Stdin, s.opt.Stdout, s.opt.Stderr} {
+		if f != nil {
+			files[i] = f.Fd()
+		}
+	}
+	if s.opt.Wire != nil {
+		files[4] = s.opt.Wire.Fd()
+		argv = append(argv, plan.WireArgument)
+	}
+	ids := s.plan.IDs
+	sys := &syscall.SysProcAttr{
+		Cloneflags:  uintptr(s.plan.Namespaces),
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: ids.InnerUID, HostID: ids.OuterUID, Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: ids.InnerGID, HostID: ids.OuterGID, Size: 1}},
+		AmbientCaps: stageCaps,
+		Pdeathsig:   syscall.SIGKILL,
+		Setsid:      true,
+		PidFD:       &s.pidfd,
+	}
+	if s.plan.SwitchIDs {
+		// The groups of the launcher are dropped with its id.
+		sys.GidMappingsEnableSetgroups = true
+		sys.Credential = &syscall.Credential{Uid: uint32(ids.InnerUID), Gid: uint32(ids.InnerGID)}
+	}
+	env := append([]string{"GOMAXPROCS=1", "GOGC=off"}, s.opt.stageEnv...)
+	s.pid, err = spawn("/proc/self/fd/5", argv, &syscall.ProcAttr{Dir: "/", Env: env, Files: files, Sys: sys}, s.group)
+	if err != nil {
+		s.pid = 0
+		return s.explainSpawn(err)
+	}
+	return nil
+}
+
+func (s *starting) explainSpawn(err error) error {
+	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EACCES) {
+		found := ExplainUserNamespace(err)
+		return &MissingFeatureError{UserNamespace, found.Why, found.Remedy}
+	}
+	for _, st := range s.plan.StepsOf(plan.Launcher) {
+		if st.Op == plan.OpSpawn {
+			return &StepError{st, err}
+		}
+	}
+	return err
+}
+
+// expect reads the next message, which must be of this kind or a failure.
+func (s *starting) expect(kind plan.Kind) (body []byte, fd int, err error) {
+	got, body, fd, err := s.control.receive()
+	if err != nil {
+		return nil, -1, s.orFailure(err)
+	}
+	if got == plan.KindFailed {
+		return nil, -1, s.failure(body)
+	}
+	if got != kind {
+		if fd >= 0 {
+			syscall.Close(fd)
+		}
+		return nil, -1, fmt.Errorf("jail stage: message %q, want %q: rebuild launcher and stage together", got, kind)
+	}
+	return body, fd, nil
+}
+
+// orFailure looks for the stage's own word on why its end is gone.
+func (s *starting) orFailure(err error) error {
+	if kind, body, _, e := s.control.receive(); e == nil && kind == plan.KindFailed {
+		return s.failure(body)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
+		return ErrStageGone
+	}
+	return err
+}
+
+// failure turns the stage's report into the error of a step, or of a feature
+// where the step shows that the host lacks one.
+func (s *starting) failure(body []byte) error {
+	f, err := plan.DecodeFailed(body)
+	if err != nil {
+		return err
+	}
+	cause := error(syscall.Errno(f.Errno))
+	if f.Errno == 0 {
+		cause = errors.New(f.Text)
+	}
+	cause = fmt.Errorf("%s %s: %w", f.Call, f.Object, cause)
+	steps := s.plan.StepsOf(plan.Stage)
+	if f.Index < 0 || f.Index >= len(steps) {
+		return fmt.Errorf("jail stage: %w", cause)
+	}
+	step := steps[f.Index]
+	switch {
+	case step.Op == plan.OpMount && step.FSType == "proc" && f.Errno == int(syscall.EPERM):
+		return &MissingFeatureError{FreshProc, cause.Error(), remedies[FreshProc]}
+	case step.Op == plan.OpPrivate && f.Errno == int(syscall.EPERM), step.Op == plan.OpPrivate && f.Errno == int(syscall.EACCES):
+		found := ExplainUserNamespace(syscall.Errno(f.Errno))
+		return &MissingFeatureError{UserNamespace, found.Why, found.Remedy}
+	}
+	return &StepError{step, cause}
+}
+
+// judge compares the witness's report with the plan: every check, in order,
+// with one of the wanted results.
+func (s *starting) judge() error {
+	for i, c := range s.plan.Witness {
+		if i >= len(s.results) || s.results[i].Name != c.Name {
+			return &WitnessError{Check: c}
+		}
+		got := s.results[i].Got
+		if c.Act == "namespace" {
+			ours, err := os.Readlink("/proc/self/ns/" + c.Arg)
+			if err != nil {
+				return &WitnessError{Check: c, Got: err.Error()}
+			}
+			if got == ours {
+				got = "same"
+			} else if len(got) > len(c.Arg)+3 && got[:len(c.Arg)+2] == c.Arg+":[" {
+				got = "other"
+			}
+			s.results[i].Got = got
+		}
+		ok := false
+		for _, want := range c.Want {
+			ok = ok || got == want
+		}
+		if !ok {
+			return &WitnessError{Check: c, Got: got}
+		}
+	}
+	return nil
+}
+
+// abandon ends whatever the failed start has made.
+func (s *starting) abandon() {
+	if s.control != nil {
+		s.control.close()
+	}
+	if s.pid > 0 {
+		_ = syscall.Kill(s.pid, syscall.SIGKILL)
+		waitPid(s.pid)
+	}
+	if s.pidfd >= 0 {
+		syscall.Close(s.pidfd)
+	}
+	if s.group != nil {
+		_ = s.group.Kill()
+		_ = s.group.Close()
+	}
+}
+
+func waitPid(pid int) {
+	for {
+		if _, err := syscall.Wait4(pid, nil, 0, nil); err != syscall.EINTR {
+			return
+		}
+	}
+}
+
+// planDigest is the SHA-256 of the plan as the stage reads it.
+func planDigest(p *plan.Plan) string {
+	sum := sha256.Sum256(p.Encode())
+	return hex.EncodeToString(sum[:])
+}
