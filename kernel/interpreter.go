@@ -1,0 +1,113 @@
+package kernel
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// probeTime bounds what is run to find an interpreter behind a script.
+const probeTime = 5 * time.Second
+
+// interpreter finds the executable that PythonBin names: a path, a name on PATH, or
+// a virtual environment's directory. A script, such as a version chooser's shim,
+// is asked once which interpreter it stands for, since starting through it costs
+// every session its time.
+func interpreter(bin string) (string, error) {
+	path := bin
+	if !strings.ContainsRune(bin, '/') {
+		found, err := exec.LookPath(bin)
+		if err != nil {
+			return "", fmt.Errorf("python %q: not found on PATH: install it, or name another interpreter", bin)
+		}
+		path = found
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("python %q: %w", bin, err)
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.IsDir() {
+		inner := filepath.Join(path, "bin", "python3")
+		if _, err := os.Lstat(inner); err != nil {
+			return "", fmt.Errorf("python %q: is a directory, and no virtual environment: it has no bin/python3", path)
+		}
+		path = inner
+		info, err = os.Stat(path)
+	}
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		if target, lerr := os.Readlink(path); lerr == nil {
+			return "", fmt.Errorf("python %q: points to %q, which is gone: make the virtual environment again", path, target)
+		}
+		return "", fmt.Errorf("python %q: does not exist", path)
+	case err != nil:
+		return "", fmt.Errorf("python %q: %w", path, err)
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("python %q: is not a file", path)
+	case info.Mode()&0o111 == 0:
+		return "", fmt.Errorf("python %q: is not executable", path)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("python %q: %w", path, err)
+	}
+	defer file.Close()
+	var magic [4]byte
+	_, _ = file.Read(magic[:])
+	if bytes.Equal(magic[:], []byte("\x7fELF")) {
+		return path, nil
+	}
+	if string(magic[:2]) != "#!" {
+		return "", fmt.Errorf("python %q: is no program", path)
+	}
+	return behindScript(path)
+}
+
+func behindScript(path string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "-I", "-S", "-c", "import sys; print(sys.executable)")
+	cmd.Stdin = nil
+	cmd.WaitDelay = time.Second
+	out, err := cmd.Output()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	found := lines[len(lines)-1]
+	if err != nil || !filepath.IsAbs(found) {
+		why := "it answered nothing"
+		var exit *exec.ExitError
+		switch {
+		case errors.As(err, &exit) && len(bytes.TrimSpace(exit.Stderr)) > 0:
+			why = firstLine(string(exit.Stderr))
+		case err != nil:
+			why = err.Error()
+		}
+		return "", fmt.Errorf("python %q: the script does not lead to an interpreter: %s", path, why)
+	}
+	return found, nil
+}
+
+func firstLine(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return line
+}
+
+// oldPython says whether version is older than want, both as "3.9.2".
+func oldPython(version, want string) bool {
+	a, b := strings.Split(version, "."), strings.Split(want, ".")
+	for i := range min(len(a), len(b)) {
+		x, _ := strconv.Atoi(a[i])
+		y, _ := strconv.Atoi(b[i])
+		if x != y {
+			return x < y
+		}
+	}
+	return false
+}

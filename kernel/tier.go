@@ -1,0 +1,85 @@
+package kernel
+
+import (
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// launch is what a tier needs to start a worker. The descriptors stay the
+// caller's; the worker finds the wire at wireNumber.
+type launch struct {
+	argv, env    []string
+	dir          string
+	wire         *os.File
+	stdout       *os.File
+	stderr       *os.File
+	temp         string
+	interpreter  string
+	skillRoots   []string
+	startTimeout time.Duration
+}
+
+const wireNumber = 3
+
+// process is a worker that a tier has started, and everything below it.
+type process interface {
+	Signal(syscall.Signal) error
+	Kill()
+	Done() <-chan struct{}
+	Exit() exitStatus // after Done
+	Usage() Usage
+}
+
+// unjailed is tier process: no jail at all, for development.
+type unjailed struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	end  exitStatus
+	kill sync.Once
+}
+
+func startUnjailed(l launch) (process, error) {
+	cmd := exec.Command(l.argv[0], l.argv[1:]...)
+	cmd.Env, cmd.Dir = l.env, l.dir
+	cmd.Stdout, cmd.Stderr = l.stdout, l.stderr
+	cmd.ExtraFiles = []*os.File{l.wire}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &unjailed{cmd: cmd, done: make(chan struct{})}
+	go func() {
+		err := cmd.Wait()
+		status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus)
+		switch {
+		case !ok:
+			p.end.Err = err
+		case status.Signaled():
+			p.end.Signal = status.Signal()
+		default:
+			p.end.Code = status.ExitStatus()
+		}
+		// What it left behind in its session goes with it.
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		close(p.done)
+	}()
+	return p, nil
+}
+
+func (p *unjailed) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+func (p *unjailed) Kill() {
+	p.kill.Do(func() {
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
+		_ = p.cmd.Process.Kill()
+	})
+}
+
+func (p *unjailed) Done() <-chan struct{} { return p.done }
+
+func (p *unjailed) Exit() exitStatus { return p.end }
+
+func (p *unjailed) Usage() Usage { return Usage{} }
