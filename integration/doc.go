@@ -1,0 +1,29 @@
+// Package integration holds the tests that go the whole way of a cell: from the
+// options a command would set, through kernel.Open, the jail and a real
+// interpreter, back to the reply. It has no code of its own for others to use.
+//
+// What is where:
+//
+//   - case_*_test.go: small inputs on which products of this kind have failed
+//     their users, named by case id. One table a group.
+//   - contract_*_test.go: the promises of the python tool, one test each.
+//   - attack*_test.go: attempts to get out, each with a control that shows the
+//     attempt works where there is no jail.
+//   - posture_test.go: a live worker read from outside and compared whole.
+//   - start_test.go, degrade_test.go: hosts and settings on which a start has to fail, or to say
+//     what it does without.
+//   - sweep_test.go: launchers that are killed at random moments.
+//   - mcp_test.go, inspector_test.go: clients of the MCP front that are not ours.
+//   - cpython_test.go: CPython's regression tests inside and outside the jail.
+//   - imports_test.go: which package may import which.
+//
+// # Running
+//
+// "make build" has to come first, since the launcher carries the stage program.
+// The suite is meant to be run as root and as an ordinary user; asuser.sh builds
+// the test binary into a world-readable directory and runs it as another user.
+//
+// A test that needs something the host may lack asks a probe and skips with the
+// reason. JAIL_TEST_REQUIRE, a list of names with commas between (see
+// require_test.go), turns such a skip into a failure.
+package integration

@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+var needs = map[string]func() string{}
+
+func register(name string, probe func() string) string {
+	needs[name] = sync.OnceValue(probe)
+	return name
+}
+
+// The names that JAIL_TEST_REQUIRE understands here.
+var (
+	needRoot       = register("root", probeRoot)
+	needUser       = register("user", probeUser)
+	needUserns     = register("userns", probeUserns)
+	needCgroup     = register("cgroup", probeCgroup)
+	needLandlock   = register("landlock", probeLandlock)
+	needGit        = register("git", onPath("git"))
+	needCompiler   = register("gcc", onPath("gcc"))
+	needNPM        = register("npm", onPath("npx"))
+	needNumpy      = register("numpy", pythonImports("numpy"))
+	needMatplotlib = register("matplotlib", pythonImports("matplotlib"))
+	needPandas     = register("pandas", pythonImports("pandas"))
+	needTestsuite  = register("testsuite", pythonImports("test.test_json"))
+)
+
+// require skips the test with the probe's reason when something is absent, and
+// fails it when JAIL_TEST_REQUIRE names that thing.
+func require(t testing.TB, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		probe, known := needs[name]
+		if !known {
+			t.Fatalf("require %q: no such probe", name)
+		}
+		why := probe()
+		if why == "" {
+			continue
+		}
+		if required(name) {
+			t.Fatalf("%s is absent, and JAIL_TEST_REQUIRE asks for it: %s", name, why)
+		}
+		t.Skipf("%s is absent: %s", name, why)
+	}
+}
+
+func required(name string) bool {
+	for _, word := range strings.Split(os.Getenv("JAIL_TEST_REQUIRE"), ",") {
+		if w := strings.TrimSpace(word); w == name || w == "all" {
+			return true
+		}
+	}
+	return false
+}
+
+func probeRoot() string {
+	if os.Geteuid() != 0 {
+		return "the tests run as an ordinary user"
+	}
+	return ""
+}
+
+func probeUser() string {
+	if os.Geteuid() == 0 {
+		return "the tests run as root"
+	}
+	return ""
+}
+
+func probeUserns() string {
+	// A child in a new user namespace, made in the way a rootless start makes it.
+	cmd := exec.Command("/bin/true")
+	cmd.SysProcAttr = newUserNamespace()
+	if err := cmd.Run(); err != nil {
+		return "no process can be started in a new user namespace: " + err.Error()
+	}
+	return ""
+}
+
+// probeCgroup wants a hierarchy with a pids controller in which this process may
+// make a group.
+func probeCgroup() string {
+	for _, dir := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
+		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err != nil {
+			continue
+		}
+		if unix.Access(dir, unix.W_OK) == nil {
+			return ""
+		}
+	}
+	return "no cgroup directory with a pids controller is writable"
+}
+
+func probeLandlock() string {
+	if abi, err := landlockABI(); err != nil || abi < 1 {
+		return "landlock_create_ruleset gives no ABI"
+	}
+	return ""
+}
+
+func onPath(program string) func() string {
+	return func() string {
+		if _, err := exec.LookPath(program); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+}
+
+func pythonImports(module string) func() string {
+	return func() string {
+		out, err := exec.Command(pythonBin(), "-c", "import "+module).CombinedOutput()
+		if err != nil {
+			return pythonBin() + ": " + strings.TrimSpace(string(out))
+		}
+		return ""
+	}
+}
+
+// TestRequireKnowsEveryName keeps a misspelt JAIL_TEST_REQUIRE from asking for
+// nothing.
+func TestRequireKnowsEveryName(t *testing.T) {
+	for _, word := range strings.Split(os.Getenv("JAIL_TEST_REQUIRE"), ",") {
+		name := strings.TrimSpace(word)
+		if name == "" || name == "all" || runtime.GOOS != "linux" {
+			continue
+		}
+		if _, known := needs[name]; !known && !knownElsewhere[name] {
+			t.Errorf("JAIL_TEST_REQUIRE names %q, which no probe answers to", name)
+		}
+	}
+}
+
+// Names that the packages below integration have probes for.
+var knownElsewhere = map[string]bool{"seccomp": true, "cgroup1": true, "cgroup2": true, "overlay": true, "idmap": true, "python": true}
+
+func pythonRuns(expression string) func() string {
+	return func() string {
+		out, err := exec.Command(pythonBin(), "-c", expression).CombinedOutput()
+		if err != nil {
+			return pythonBin() + ": " + strings.TrimSpace(string(out))
+		}
+		return ""
+	}
+}

@@ -1,0 +1,70 @@
+package integration
+
+import (
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// newUserNamespace is what a child needs to be born in a user namespace of its
+// own in which it keeps its ids.
+func newUserNamespace() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
+	}
+}
+
+// landlockABI asks Linux for its highest Landlock ABI (landlock_create_ruleset(2),
+// LANDLOCK_CREATE_RULESET_VERSION).
+func landlockABI() (int, error) {
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(abi), nil
+}
+
+// statusField reads one field of /proc/<pid>/status; "" when the process is gone.
+func statusField(pid int, field string) string {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		return ""
+	}
+	for _, line := range strings.Split(string(data), "\n") {
+		if value, ok := strings.CutPrefix(line, field+":"); ok {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// descendants lists the host pids of every process below pid, in no order.
+func descendants(pid int) []int {
+	children := map[int][]int{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		n, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if parent, err := strconv.Atoi(statusField(n, "PPid")); err == nil {
+			children[parent] = append(children[parent], n)
+		}
+	}
+	var all []int
+	todo := []int{pid}
+	for len(todo) > 0 {
+		next := children[todo[0]]
+		todo = append(todo[1:], next...)
+		all = append(all, next...)
+	}
+	return all
+}
