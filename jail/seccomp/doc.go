@@ -6,12 +6,15 @@
 //		// install in this order with seccomp(SECCOMP_SET_MODE_FILTER, TSYNC)
 //	}
 //
-// One call of the table below is decided so, from the first line that fits:
+// One call is decided so, from the first line that fits:
 //
+//	no SCMP_ACT_ALLOW entry names it, or all are     the errno of its SCMP_ACT_ERRNO
+//	conditional, none matches, and nothing else      entry, else the profile's
+//	refuses it                                       default
 //	a conditional SCMP_ACT_ERRNO entry matches       its errno
 //	an SCMP_ACT_ALLOW entry matches                  allowed
-//	an unconditional SCMP_ACT_ERRNO entry names it   its errno
-//	else                                             the profile's default errno
+//	else                                             the errno of the entry that
+//	                                                 refuses it without conditions
 //
 // (An unconditional allow of a call that another entry refuses, as
 // unconditionally, counts for nothing.)
@@ -25,8 +28,9 @@
 //
 //	fallback   one for each errno that stands behind a conditional allow, and
 //	           one for each call that libseccomp gets wrong beside others
-//	table      allowed and refused calls, default for all others
 //	denials    conditional refusals, allows all others
+//	table      allowed and refused calls, default for all others; last, since it
+//	           may refuse the call that installs a program
 //
 // A system call of another ABI (i386 by int 0x80, x32, AArch32) kills the
 // process in every program.

@@ -188,7 +188,7 @@ var pinnedOnly = map[string][]pin{
 		{"vmsplice", [6]uint64{}, eperm},
 		{"shmget", [6]uint64{}, eperm},
 		{"mq_open", [6]uint64{}, eperm},
-		{"setuid", [6]uint64{}, eperm},
+		{"setgroups", [6]uint64{}, eperm},
 		{"capset", [6]uint64{}, eperm},
 		{"seccomp", [6]uint64{unix.SECCOMP_SET_MODE_FILTER}, eperm},
 		{"sched_setscheduler", [6]uint64{0, unix.SCHED_FIFO}, eperm},

@@ -84,7 +84,7 @@ func split(profile *specs.LinuxSeccomp, calls []*call, isolated map[string]bool)
 	var gates []gate
 	of := map[string]gate{}
 	var parts []*specs.LinuxSeccomp
-	last := []*specs.LinuxSeccomp{denials}
+	refusals := []*specs.LinuxSeccomp{denials}
 	for _, c := range calls {
 		switch {
 		case c.allow:
@@ -113,7 +113,7 @@ func split(profile *specs.LinuxSeccomp, calls []*call, isolated map[string]bool)
 			})
 		}
 		if isolated[c.name] && len(c.refuseWhen) > 0 {
-			last = append(last, &specs.LinuxSeccomp{DefaultAction: specs.ActAllow, Syscalls: c.refuseWhen})
+			refusals = append(refusals, &specs.LinuxSeccomp{DefaultAction: specs.ActAllow, Syscalls: c.refuseWhen})
 			continue
 		}
 		denials.Syscalls = append(denials.Syscalls, c.refuseWhen...)
@@ -121,12 +121,13 @@ func split(profile *specs.LinuxSeccomp, calls []*call, isolated map[string]bool)
 	for _, g := range gates {
 		parts = append(parts, g.part(calls, of))
 	}
-	parts = append(parts, table)
-	for _, part := range last {
+	for _, part := range refusals {
 		if len(part.Syscalls) > 0 {
 			parts = append(parts, part)
 		}
 	}
+	// Last, since it may refuse the call that installs a program.
+	parts = append(parts, table)
 	for _, part := range parts {
 		part.Architectures = profile.Architectures
 	}

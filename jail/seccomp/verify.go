@@ -24,23 +24,25 @@ func decide(profile *specs.LinuxSeccomp, c *call, args [6]uint64) uint32 {
 	if c == nil {
 		return retErrno(*profile.DefaultErrnoRet)
 	}
+	allows := c.allow
+	for _, conditions := range c.allowIf {
+		allows = allows || matches(conditions, args)
+	}
+	if !allows && c.refuse == nil {
+		return retErrno(*profile.DefaultErrnoRet)
+	}
+	if !allows && len(c.allowIf) == 0 {
+		return retErrno(*c.refuse)
+	}
 	for _, entry := range c.refuseWhen {
 		if matches(entry.Args, args) {
 			return retErrno(*entry.ErrnoRet)
 		}
 	}
-	if c.allow {
-		return retAllow
-	}
-	for _, conditions := range c.allowIf {
-		if matches(conditions, args) {
-			return retAllow
-		}
-	}
-	if c.refuse != nil {
+	if !allows {
 		return retErrno(*c.refuse)
 	}
-	return retErrno(*profile.DefaultErrnoRet)
+	return retAllow
 }
 
 func matches(conditions []specs.LinuxSeccompArg, args [6]uint64) bool {
