@@ -192,9 +192,18 @@ func (c *compiler) hide(path, reason string, room bool) {
 	c.stage(plan.Step{Op: plan.OpHide, Path: path, Flags: flags, Data: "mode=" + mode + ",size=64k", Reason: reason})
 }
 
-// cover hides, then makes private directories, then attaches the binds, which
-// may lie below what is hidden, then the files, which may lie in a bind.
+// cover makes private directories, then hides and attaches from the root
+// downwards: a hidden path within a bind is covered, and a bind below a hidden
+// path is seen. Files come last, for they may lie in either.
 func (c *compiler) cover() {
+	for _, d := range c.spec.Dirs {
+		c.stage(plan.Step{Op: plan.OpMkdir, Path: d.Path, Mode: d.Mode, Reason: d.Reason})
+	}
+	type layer struct {
+		path string
+		put  func()
+	}
+	var layers []layer
 	var sealed []string
 	for _, h := range c.spec.Hide {
 		room := false
@@ -204,15 +213,18 @@ func (c *compiler) cover() {
 		if room {
 			sealed = append(sealed, h.Path)
 		}
-		c.hide(h.Path, h.Reason, room)
-	}
-	for _, d := range c.spec.Dirs {
-		c.stage(plan.Step{Op: plan.OpMkdir, Path: d.Path, Mode: d.Mode, Reason: d.Reason})
+		layers = append(layers, layer{h.Path, func() { c.hide(h.Path, h.Reason, room) }})
 	}
 	for _, a := range c.deferred {
 		if strings.HasPrefix(a.step.Reason, "bind: ") {
-			c.attach(a)
+			layers = append(layers, layer{a.step.Path, func() { c.attach(a) }})
 		}
+	}
+	sort.SliceStable(layers, func(i, j int) bool {
+		return strings.Count(layers[i].path, "/") < strings.Count(layers[j].path, "/")
+	})
+	for _, l := range layers {
+		l.put()
 	}
 	for _, f := range c.spec.Files {
 		c.stage(plan.Step{Op: plan.OpFile, Path: f.Path, Data: string(f.Content), Optional: f.Optional, Reason: f.Reason})
