@@ -17,7 +17,11 @@ func (s *stage) worker(*plan.Step) error {
 		return &callError{"witness", "launcher's go", syscall.EPERM}
 	}
 	w := s.plan.Worker
-	files := []uintptr{0, 1, 2}
+	streams, err := s.setStreamsAside()
+	if err != nil {
+		return err
+	}
+	files := streams
 	if s.hasWire {
 		files = append(files, wireFD)
 	}
@@ -31,9 +35,11 @@ func (s *stage) worker(*plan.Step) error {
 		errno, _ := err.(syscall.Errno)
 		return &callError{"exec", w.Argv[0], errno}
 	}
-	if err := s.forgetWorkerFDs(); err != nil {
-		return err
+	// A pipe must end with the last process of the worker, not with the stage.
+	for _, fd := range streams {
+		syscall.Close(int(fd))
 	}
+	syscall.Close(wireFD)
 	if err := s.sendBorn(pid, pidfd); err != nil {
 		return err
 	}
@@ -43,21 +49,27 @@ func (s *stage) worker(*plan.Step) error {
 	return nil
 }
 
-// forgetWorkerFDs lets go of the worker's ends: a pipe must end with the last
-// process of the worker, not with the stage.
-func (s *stage) forgetWorkerFDs() error {
+// setStreamsAside moves the worker's streams out of the stage's own first three
+// descriptors, before the worker is born: whatever fails here ends the start
+// without one.
+func (s *stage) setStreamsAside() ([]uintptr, error) {
 	null, err := call("open", "/dev/null", syscall.SYS_OPENAT, atFDCWD, uintptr(unsafe.Pointer(cstr("/dev/null"))), syscall.O_RDWR|syscall.O_CLOEXEC, 0, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	defer syscall.Close(null)
+	var aside []uintptr
 	for fd := uintptr(0); fd < 3; fd++ {
+		to, err := call("fcntl F_DUPFD", "worker's streams", syscall.SYS_FCNTL, fd, syscall.F_DUPFD_CLOEXEC, wireFD+1, 0, 0)
+		if err != nil {
+			return nil, err
+		}
+		aside = append(aside, uintptr(to))
 		if _, err := call("dup3", "/dev/null", syscall.SYS_DUP3, uintptr(null), fd, syscall.O_CLOEXEC, 0, 0); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	syscall.Close(null)
-	syscall.Close(wireFD)
-	return nil
+	return aside, nil
 }
 
 // sendBorn passes a descriptor of the worker, not its number: the launcher sees
