@@ -236,6 +236,16 @@ func hostPython(t testing.TB, dir, code string) string {
 	return strings.TrimSpace(string(out))
 }
 
+// hostPythonAt runs one line with another interpreter outside any jail.
+func hostPythonAt(t testing.TB, bin, code string) string {
+	t.Helper()
+	out, err := exec.Command(bin, "-c", code).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", bin, err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
 // contains fails the test when text lacks part.
 func contains(t testing.TB, what, text, part string) {
 	t.Helper()
