@@ -24,13 +24,17 @@ func testSpec(t testing.TB, tree TreeAccess, argv ...string) Spec {
 	if err := os.Chmod(session, 0o700); err != nil {
 		t.Fatal(err)
 	}
+	return testSpecIn(session, tree, argv...)
+}
+
+func testSpecIn(session string, tree TreeAccess, argv ...string) Spec {
 	document, err := profiles.Seccomp("compatible")
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	filter, err := seccomp.Load("compatible", document)
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return Spec{
 		Name: "test", Argv: argv, Env: []string{"PATH=/usr/bin:/bin", "HOME=/tmp/home", "LANG=C.UTF-8"}, Dir: session,
