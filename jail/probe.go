@@ -223,6 +223,7 @@ func (f *Features) probeCalls(version release) {
 		f.set(IDMappedMount, No, "mount_setattr: function not implemented")
 	case !f.Privileged:
 		f.set(IDMappedMount, No, "needs full rights in the initial user namespace")
+		f.remedy(IDMappedMount, "nothing to do: only a launcher with root's rights needs it, an ordinary user's files are his own in the jail")
 	case version.atLeast(5, 12):
 		f.set(IDMappedMount, Unknown, "Linux "+f.Kernel+" has it; depends on the file system")
 	default:
