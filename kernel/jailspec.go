@@ -1,0 +1,144 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"cellblock/jail"
+	"cellblock/jail/seccomp"
+	"cellblock/policy"
+	"cellblock/profiles"
+)
+
+// This file alone speaks of both policy and jail: it turns one policy, one
+// profile and the facts of a session into a jail.Spec.
+
+// jailTier returns how workers of this session are started in a jail.
+func (s *Session) jailTier() (func(launch) (process, error), error) {
+	profile, err := profiles.Get(s.opts.Profile)
+	if err != nil {
+		return nil, err
+	}
+	document, err := profiles.Seccomp(profile.Seccomp.Profile)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := seccomp.Load(profile.Seccomp.Profile, document)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := jail.Sweep(); err != nil {
+		return nil, fmt.Errorf("sweep control groups of dead launchers: %w", err)
+	}
+	return func(l launch) (process, error) {
+		spec, err := s.jailSpec(profile, filter, l)
+		if err != nil {
+			return nil, err
+		}
+		p, err := jail.Compile(spec, jail.Probe())
+		if err != nil {
+			return nil, err
+		}
+		started, err := jail.Start(context.Background(), p, jail.StartOptions{
+			Wire: l.wire, Stdout: l.stdout, Stderr: l.stderr, Log: s.opts.Log})
+		if err != nil {
+			return nil, err
+		}
+		return &jailed{started}, nil
+	}, nil
+}
+
+func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l launch) (jail.Spec, error) {
+	var owner syscall.Stat_t
+	if err := syscall.Stat(s.dir, &owner); err != nil {
+		return jail.Spec{}, fmt.Errorf("session directory %q: %w", s.dir, err)
+	}
+	home, _ := os.UserHomeDir()
+	limits := policy.Limits{
+		MemoryBytes: profile.Limits.MemoryBytes.Get(), Tasks: profile.Limits.Tasks.Get(), OpenFiles: profile.Limits.OpenFiles.Get(),
+		TmpBytes: profile.Limits.TmpBytes.Get(),
+	}.Merge(s.opts.Limits)
+	spec := jail.Spec{
+		Name: s.name, Argv: l.argv, Env: l.env, Dir: l.dir,
+		Tree: jail.TreeWritable, Network: jail.NetHost, Hostname: "cellblock", Seccomp: filter,
+		Limits: jail.Limits{MemoryBytes: limits.MemoryBytes, Tasks: limits.Tasks, OpenFiles: limits.OpenFiles,
+			FileSizeBytes: limits.FileSizeBytes, CPUSeconds: limits.CPUSeconds, TmpBytes: limits.TmpBytes},
+		IDs: jail.IDs{UID: s.opts.HostUID, GID: s.opts.HostGID},
+		Binds: []jail.Bind{
+			{Source: s.dir, Target: s.dir, Write: true, OwnerUID: int(owner.Uid), OwnerGID: int(owner.Gid), Reason: "the session directory"},
+			{Source: l.temp, Target: l.temp, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the worker's source and full outputs"},
+		},
+		Dirs: []jail.Dir{{Path: "/tmp/home", Mode: 0o700, Reason: "a home of the session's own: caches and settings can be written"}},
+	}
+	if s.policy.Mode == policy.Enforce {
+		spec.Tree = jail.TreeReadOnly
+	}
+	if s.policy.Net == policy.NetNone {
+		spec.Network = jail.NetNone
+	}
+	for _, o := range profile.Optional {
+		spec.Optional = append(spec.Optional, jail.Feature(o.Feature))
+	}
+	hidden := map[string]bool{}
+	for _, h := range profile.HidePaths(home) {
+		hidden[h.Path] = true
+		spec.Hide = append(spec.Hide, jail.Hide{Path: h.Path, Reason: h.Reason})
+	}
+	for _, r := range s.policy.Deny {
+		if !hidden[r.Path] {
+			spec.Hide = append(spec.Hide, jail.Hide{Path: r.Path, Reason: r.Reason})
+		}
+	}
+	for _, root := range l.skillRoots {
+		if real, err := filepath.EvalSymlinks(root); err == nil {
+			spec.Binds = append(spec.Binds, jail.Bind{Source: real, Target: real, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "skills, read-only"})
+		}
+	}
+	if file := s.account(); file != nil {
+		spec.Files = append(spec.Files, *file)
+	}
+	return spec, nil
+}
+
+// account gives the worker's id an entry in /etc/passwd when it has none: much
+// software asks who it is.
+func (s *Session) account() *jail.File {
+	uid := os.Geteuid()
+	if uid == 0 {
+		if uid = s.opts.HostUID; uid == 0 {
+			uid = jail.DefaultID
+		}
+	}
+	if _, err := user.LookupId(strconv.Itoa(uid)); err == nil {
+		return nil
+	}
+	content, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		content = nil
+	}
+	if n := len(content); n > 0 && content[n-1] != '\n' {
+		content = append(content, '\n')
+	}
+	content = append(content, fmt.Sprintf("session:x:%d:%d:session:/tmp/home:/bin/sh\n", uid, uid)...)
+	return &jail.File{Path: "/etc/passwd", Content: content, Optional: true, Reason: "the worker's id has a name"}
+}
+
+// jailed is a worker in a jail.
+type jailed struct{ *jail.Process }
+
+func (j *jailed) Kill() { j.Process.Kill() }
+
+func (j *jailed) Exit() exitStatus {
+	e := j.Process.Wait()
+	return exitStatus{Code: e.Code, Signal: e.Signal, OOM: e.OOM, TasksHit: e.TasksHit, Err: e.Err}
+}
+
+func (j *jailed) Usage() Usage {
+	u := j.Process.Stats()
+	return Usage{CPUMs: float64(u.CPU.Microseconds()) / 1000, PeakMemoryBytes: u.MemoryPeak, Tasks: u.Tasks}
+}

@@ -1,0 +1,24 @@
+package kernel
+
+import (
+	"io/fs"
+	"os"
+	"syscall"
+	"testing"
+
+	"cellblock/jail/stagebin"
+)
+
+// needStage fails a test of the jail where the build has no stage: make build
+// puts it there, and every make target that tests comes after it.
+func needStage(t *testing.T) {
+	t.Helper()
+	if _, err := stagebin.Bytes(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func ownedByUs(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid()
+}

@@ -1,0 +1,244 @@
+package kernel
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"cellblock/kernel/wire"
+	"cellblock/policy"
+)
+
+// cellResult is what the launcher itself knows of a cell that has ended.
+type cellResult struct {
+	out        *cellOutput
+	path       string // of the full output; empty when nothing was cut
+	background []OutputRecord
+	dropped    int64
+	log        string
+	limit      time.Duration
+	took       time.Duration
+}
+
+// result is an empty, successful one.
+func (s *Session) result(w *worker) Result {
+	r := Result{Details: Details{
+		Status: StatusOK, Session: s.name, Generation: s.generation, Tier: s.opts.Tier, Mode: s.policy.Mode,
+		AuditPolicy: auditText(s.policy.Mode, 0, 0),
+		Policy:      PolicyDetail{Mode: s.policy.Mode, Enforced: s.policy.Mode == policy.Enforce, Violations: []Violation{}},
+	}}
+	if w != nil {
+		r.Details.Usage = w.proc.Usage()
+	}
+	return r
+}
+
+// failed is the result of a call that did not come to run, or did not come back.
+func (s *Session) failed(name, value string, death *Death) Result {
+	r := s.result(nil)
+	r.IsError = true
+	r.Details.Status = StatusError
+	r.Details.Error = &ErrorDetail{Name: name, Value: value, Death: death}
+	if death != nil {
+		r.Details.Error.Cause = death.String()
+	}
+	r.Content = []Content{{Type: "text", Text: name + ": " + value}}
+	return r
+}
+
+// died is the result of a cell whose worker is gone. What it printed is kept.
+func (s *Session) died(why string, death Death, d cellResult) Result {
+	var r Result
+	switch why {
+	case KernelTimeout:
+		r = s.failed(KernelTimeout, timeoutText(d.limit), nil)
+	case KernelKilled:
+		r = s.failed(KernelKilled, "python kernel killed: aborted by the host", nil)
+	default:
+		value := fmt.Sprintf("python kernel exited (%s)", death)
+		r = s.failed(KernelExited, value, &death)
+	}
+	r.Details.StateLost = true
+	log := d.log
+	if d.out != nil {
+		r.Details.Stdout, r.Details.Stderr = d.out.streams["stdout"].String(), d.out.streams["stderr"].String()
+		r.Details.Outputs, r.Details.TruncatedBytes = d.out.records, d.out.truncated
+		r.Details.DurationMs = float64(d.took.Microseconds()) / 1000
+		log = r.Details.Stderr
+	}
+	r.Details.Outputs = append(r.Details.Outputs, d.background...)
+	text := []string{}
+	if r.Details.Stdout != "" {
+		text = append(text, strings.TrimSuffix(r.Details.Stdout, "\n"))
+	}
+	text = append(text, r.Details.Error.Name+": "+r.Details.Error.Value)
+	if log != "" && why == "" {
+		text = append(text, "log: "+string(suffix([]byte(strings.TrimSuffix(log, "\n")), 2000)))
+	}
+	r.Content[0].Text = strings.Join(text, "\n")
+	return r
+}
+
+// compose makes the tool's result of a cell that came back.
+func (s *Session) compose(w *worker, c *wire.CellReply, d cellResult, why string) Result {
+	r := s.result(w)
+	t := &r.Details
+	t.Status, t.DurationMs, t.Value, t.ShapeHint = c.Status, c.DurationMs, c.Value, c.ShapeHint
+	t.Stdout, t.Stderr = d.out.streams["stdout"].String(), d.out.streams["stderr"].String()
+	t.Outputs, t.TruncatedBytes, t.FullOutputPath = d.out.records, d.out.truncated, d.path
+	t.SkErrors, t.Yielded, t.Notes = c.SkErrors, c.Yielded, c.Notes
+	if d.dropped > 0 {
+		t.Notes = append(t.Notes, fmt.Sprintf("%d background writes left out", d.dropped))
+	}
+	if d.out.spillErr != nil {
+		t.Notes = append(t.Notes, "full output could not be kept: "+d.out.spillErr.Error())
+	}
+	for _, data := range c.Reprs {
+		t.Outputs = append(t.Outputs, OutputRecord{Stream: "display", Data: data})
+		for _, mime := range []string{"image/png", "image/jpeg"} {
+			if body, ok := data[mime]; ok {
+				r.Content = append(r.Content, Content{Type: "image", Data: body, MimeType: mime})
+			}
+		}
+	}
+	for _, png := range c.Figures {
+		t.Outputs = append(t.Outputs, OutputRecord{Stream: "display", Data: map[string]string{"image/png": png}})
+		r.Content = append(r.Content, Content{Type: "image", Data: png, MimeType: "image/png"})
+	}
+	t.Outputs = append(t.Outputs, d.background...)
+	for _, b := range c.Background {
+		t.Outputs = append(t.Outputs, OutputRecord{Stream: b.Stream, Text: b.Text, Background: true, Origin: b.Origin})
+	}
+	if c.Error != nil {
+		r.IsError = true
+		t.Error = &ErrorDetail{Name: c.Error.Name, Value: c.Error.Value, Traceback: c.Error.Traceback}
+	}
+	if why == KernelTimeout {
+		r.IsError = true
+		t.Status = StatusError
+		traceback := ""
+		if c.Error != nil {
+			traceback = c.Error.Traceback
+		}
+		t.Error = &ErrorDetail{Name: KernelTimeout, Value: timeoutText(d.limit), Traceback: traceback}
+	}
+	report := s.audit(t, c)
+	r.Content = append([]Content{{Type: "text", Text: cellText(t, d, c) + report}}, r.Content...)
+	return r
+}
+
+// cellText is what a model reads: stdout, stderr, the traceback, the value.
+func cellText(t *Details, d cellResult, c *wire.CellReply) string {
+	var parts []string
+	add := func(s string) {
+		if s != "" {
+			parts = append(parts, strings.TrimSuffix(s, "\n"))
+		}
+	}
+	if d.path != "" || c.ShapeHint != "" {
+		hint := c.ShapeHint
+		if hint == "" {
+			hint = fmt.Sprintf("stdout len=%d, stderr len=%d", d.out.streams["stdout"].chars, d.out.streams["stderr"].chars)
+		}
+		add("[output truncated: " + hint + "]")
+	}
+	add(t.Stdout)
+	add(t.Stderr)
+	if t.Error != nil {
+		add(t.Error.Traceback)
+		if t.Error.Name == KernelTimeout {
+			add(KernelTimeout + ": " + t.Error.Value)
+		}
+	}
+	if t.Value != nil {
+		add(*t.Value)
+	}
+	if d.path != "" {
+		add("[full output: " + d.path + "]")
+	}
+	if len(parts) == 0 {
+		return "(no output)"
+	}
+	return strings.Join(parts, "\n")
+}
+
+func auditText(mode policy.Mode, outside, inside int) string {
+	switch {
+	case mode == policy.Off:
+		return "none"
+	case outside > 0:
+		return fmt.Sprintf("blocked %d out-of-session writes", outside)
+	}
+	return fmt.Sprintf("allowed %d mutations", inside)
+}
+
+// audit judges what modules declared and what the hook saw, fills the details
+// and returns what is added to the text.
+func (s *Session) audit(t *Details, c *wire.CellReply) string {
+	outside, inside := []json.RawMessage{}, 0
+	decided := "would be denied"
+	if s.policy.Mode == policy.Enforce {
+		decided = "denied"
+	}
+	judge := func(entry json.RawMessage, op, path, source string, o wire.Observed) {
+		if s.policy.Mode == policy.Off {
+			return
+		}
+		d := s.policy.Decide(policy.Op{Kind: policy.ParseKind(op), Path: path})
+		if d.Allowed() {
+			inside++
+			return
+		}
+		outside = append(outside, entry)
+		t.Policy.Violations = append(t.Policy.Violations, Violation{Op: op, Path: path, Decision: decided, Rule: d.Rule,
+			Reason: d.Reason, Source: source, Count: int(max(o.Count, 1)), Cell: int(o.Cell), Line: int(o.Line), Nearest: d.Nearest})
+	}
+	for _, raw := range c.Audit {
+		var entry map[string]any
+		if json.Unmarshal(raw, &entry) != nil {
+			t.Audit = append(t.Audit, raw)
+			continue
+		}
+		if _, has := entry["source"]; !has {
+			entry["source"] = "declared"
+		}
+		tagged := marshal(entry)
+		t.Audit = append(t.Audit, tagged)
+		op, _ := entry["op"].(string)
+		if path, ok := entry["path"].(string); ok {
+			if !strings.HasPrefix(path, "/") {
+				path = s.dir + "/" + path
+			}
+			judge(tagged, op, path, "declared", wire.Observed{})
+		} else {
+			inside++
+		}
+	}
+	if s.policy.Mode != policy.Off {
+		for _, o := range c.Observed {
+			if s.policy.Decide(policy.Op{Kind: policy.ParseKind(o.Op), Path: o.Path}).Allowed() {
+				continue
+			}
+			entry := marshal(map[string]any{"op": o.Op, "path": o.Path, "source": "hook", "count": o.Count, "cell": o.Cell, "line": o.Line, "decision": decided})
+			t.Audit = append(t.Audit, entry)
+			judge(entry, o.Op, o.Path, "hook", o)
+		}
+	}
+	t.AuditPolicy = auditText(s.policy.Mode, len(outside), inside)
+	if len(outside) == 0 || s.policy.Mode != policy.Report {
+		return ""
+	}
+	return fmt.Sprintf("\n[audit policy] blocked %d mutation(s) outside session cwd:\n%s", len(outside), marshal(outside))
+}
+
+func marshal(v any) json.RawMessage {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return json.RawMessage(`{}`) // maps of plain values always encode
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

@@ -1,0 +1,333 @@
+package kernel
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"cellblock/kernel/wire"
+	"cellblock/policy"
+)
+
+// Session is one agent's long-lived state: a worker that is started on the
+// first call, and again after it has died. Its methods may be called from
+// several goroutines; calls run one after the other in the order they came.
+type Session struct {
+	opts   Options
+	name   string
+	dir    string
+	policy policy.Policy
+	start  func(launch) (process, error)
+
+	turn chan struct{} // holds one token; who has it runs
+
+	mu         sync.Mutex
+	worker     *worker
+	running    int64         // number of the execution that runs; 0 for none
+	stop       chan struct{} // closed by Abort: everything waiting fails at once
+	generation int
+	cells      int
+	lost       bool // the last worker died: the next reply says so
+	closed     bool
+}
+
+var sessions atomic.Int64
+
+// Open checks the options and the session directory and removes what killed
+// launchers left. No worker is started before the first call or Start.
+func Open(opts Options) (*Session, error) {
+	opts, err := opts.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := sessionDirectory(opts.SessionDir, opts.State)
+	if err != nil {
+		return nil, err
+	}
+	home, _ := os.UserHomeDir()
+	if opts.SkillRoots == nil {
+		opts.SkillRoots = skillRoots(home)
+	}
+	s := &Session{
+		opts: opts, dir: dir, name: opts.Name, turn: make(chan struct{}, 1), stop: make(chan struct{}),
+		policy: policy.Default(policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State,
+			Net: opts.Net, Limits: opts.Limits}),
+	}
+	if s.name == "" {
+		s.name = fmt.Sprintf("s%d-%d", os.Getpid(), sessions.Add(1))
+	}
+	s.start = startUnjailed
+	if opts.Tier == TierJail {
+		if s.start, err = s.jailTier(); err != nil {
+			return nil, err
+		}
+	}
+	sweepTemp()
+	s.turn <- struct{}{}
+	return s, nil
+}
+
+// writable are the roots that the worker's hook takes for granted.
+func (s *Session) writable() []string {
+	var roots []string
+	for _, rules := range [][]policy.Rule{s.policy.Write, s.policy.Private, s.policy.Devices} {
+		for _, r := range rules {
+			roots = append(roots, r.Path)
+		}
+	}
+	return roots
+}
+
+// Info is what a session says of itself.
+type Info struct {
+	Session    string      `json:"session"`
+	Directory  string      `json:"directory"`
+	Tier       Tier        `json:"tier"`
+	Mode       policy.Mode `json:"mode"`
+	Generation int         `json:"generation"`
+	Python     string      `json:"python,omitempty"`
+	Skills     []string    `json:"skills,omitempty"`
+}
+
+// Info returns what is known now; the interpreter's part once a worker runs.
+func (s *Session) Info() Info {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := Info{Session: s.name, Directory: s.dir, Tier: s.opts.Tier, Mode: s.policy.Mode, Generation: s.generation}
+	if s.worker != nil {
+		i.Python, i.Skills = s.worker.info.Python, s.worker.info.Skills
+	}
+	return i
+}
+
+var (
+	errAborted = errors.New("aborted")
+	errClosed  = errors.New("session: closed")
+)
+
+// take waits for the session's turn.
+func (s *Session) take(ctx context.Context) error {
+	s.mu.Lock()
+	stop, closed := s.stop, s.closed
+	s.mu.Unlock()
+	if closed {
+		return errClosed
+	}
+	select {
+	case <-s.turn:
+		return nil
+	case <-stop:
+		return errAborted
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (s *Session) give() { s.turn <- struct{}{} }
+
+// Start starts the worker now instead of with the first call.
+func (s *Session) Start(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.give()
+	_, err := s.live()
+	return err
+}
+
+// live returns the worker, started when there is none. The caller has the turn.
+func (s *Session) live() (*worker, error) {
+	s.mu.Lock()
+	w := s.worker
+	s.mu.Unlock()
+	if w != nil {
+		select {
+		case <-w.gone: // died between two calls
+			s.bury(w)
+		default:
+			return w, nil
+		}
+	}
+	w, err := startWorker(s, s.generation+1)
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	s.worker = w
+	s.generation = w.generation
+	s.mu.Unlock()
+	return w, nil
+}
+
+// bury removes a dead generation; the next reply says that state was lost.
+func (s *Session) bury(w *worker) Death {
+	death := w.death(s)
+	w.discard()
+	s.mu.Lock()
+	if s.worker == w {
+		s.worker = nil
+	}
+	s.lost = true
+	s.mu.Unlock()
+	return death
+}
+
+// Interrupt stops the cell that runs now, whose state is kept; false when none
+// runs or the worker did not obey in time (1 s).
+func (s *Session) Interrupt() bool {
+	s.mu.Lock()
+	w, number := s.worker, s.running
+	s.mu.Unlock()
+	if w == nil || number == 0 {
+		return false
+	}
+	hit, err := w.interrupt(s.name, number)
+	return err == nil && hit
+}
+
+// Abort kills the worker; the running call and every queued one fail at once.
+func (s *Session) Abort() {
+	s.mu.Lock()
+	close(s.stop)
+	s.stop = make(chan struct{})
+	w, running := s.worker, s.running
+	s.mu.Unlock()
+	if w != nil && running != 0 {
+		w.kill(KernelKilled)
+	}
+}
+
+// Close ends the session and everything of it. It waits for nothing but the end
+// of the processes.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	close(s.stop)
+	w := s.worker
+	s.mu.Unlock()
+	if w != nil {
+		w.kill(KernelKilled)
+	}
+	<-s.turn // the running call, if any, has seen its worker end
+	s.mu.Lock()
+	w, s.worker = s.worker, nil
+	s.mu.Unlock()
+	if w != nil {
+		w.discard()
+	}
+	return nil
+}
+
+// hostCall answers a worker's call to the host. Nothing but input is permitted.
+func (s *Session) hostCall(m *wire.Message) {
+	s.mu.Lock()
+	w := s.worker
+	s.mu.Unlock()
+	if w == nil {
+		return
+	}
+	if m.Name != "input" || s.opts.Input == nil {
+		_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "denied",
+			Message: fmt.Sprintf("host call %q is not permitted", m.Name)}})
+		return
+	}
+	var asked struct {
+		Prompt   string `json:"prompt"`
+		Password bool   `json:"password"`
+	}
+	if err := json.Unmarshal(m.Arguments, &asked); err != nil {
+		w.fail(&wire.ProtocolError{Rule: wire.RuleWrongType, Detail: "input: arguments"})
+		return
+	}
+	go func() {
+		text, err := s.opts.Input(asked.Prompt, asked.Password)
+		answer := wire.Answer{ID: m.ID, Value: text}
+		if err != nil {
+			answer = wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "no-answer", Message: err.Error()}}
+		}
+		_ = w.conn.Reply(answer)
+	}()
+}
+
+func skillRoots(home string) []string {
+	roots := append(filepath.SplitList(os.Getenv("PI_SKILL_PATHS")), filepath.SplitList(os.Getenv("PI_SKILL_ROOTS"))...)
+	if home != "" {
+		roots = append(roots, filepath.Join(home, ".pi/agent/skills"), filepath.Join(home, ".claude/skills"))
+	}
+	found := []string{}
+	for _, r := range roots {
+		if abs, err := filepath.Abs(r); err == nil && r != "" {
+			if info, err := os.Stat(abs); err == nil && info.IsDir() {
+				found = append(found, abs)
+			}
+		}
+	}
+	return found
+}
+
+// environment is the worker's whole environment.
+func (s *Session) environment() []string {
+	home := "/tmp/home"
+	if s.opts.Tier == TierProcess {
+		home = s.dir
+	}
+	zone := s.opts.TimeZone
+	if zone == "" {
+		zone = os.Getenv("TZ")
+	}
+	if zone == "" {
+		zone = "UTC"
+	}
+	env := []string{
+		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home, "LANG=C.UTF-8", "LC_ALL=C.UTF-8",
+		"USER=session", "LOGNAME=session", "TERM=dumb", "MPLBACKEND=agg", "TZ=" + zone,
+	}
+	env = append(env, policy.Env{Pass: without(s.policy.Env.Pass, "TZ", "MPLBACKEND")}.Filter(os.Environ())...)
+	for _, v := range s.opts.Env {
+		if hasEqual(v) {
+			env = append(env, v)
+		} else if value, ok := os.LookupEnv(v); ok {
+			env = append(env, v+"="+value)
+		}
+	}
+	return env
+}
+
+func without(names []string, drop ...string) []string {
+	var out []string
+next:
+	for _, n := range names {
+		for _, d := range drop {
+			if n == d {
+				continue next
+			}
+		}
+		out = append(out, n)
+	}
+	return out
+}
+
+func hasEqual(s string) bool {
+	for i := range len(s) {
+		if s[i] == '=' {
+			return i > 0
+		}
+	}
+	return false
+}
+
+// after is a timer's channel; never for no limit.
+func after(d time.Duration) (<-chan time.Time, func() bool) {
+	t := time.NewTimer(d)
+	return t.C, t.Stop
+}

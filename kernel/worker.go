@@ -1,0 +1,273 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"cellblock/kernel/wire"
+	"cellblock/pyruntime"
+)
+
+// worker is one generation of a session: a process, its wire and its pipes.
+type worker struct {
+	temp       *tempDir
+	proc       process
+	conn       *wire.Conn
+	out        *output
+	generation int
+	info       wire.Info
+	forked     bool // the next cell gets fresh pipes
+
+	mu      sync.Mutex
+	waiting map[int64]chan *wire.Message
+	onCall  func(*wire.Message) // host calls; set before the first request
+	broken  error               // what it did against the protocol
+	gone    chan struct{}       // closed when nothing more will be read
+	killed  string              // why the launcher ended it; empty when it did not
+	ended   sync.WaitGroup
+}
+
+var errGone = errors.New("the worker has gone")
+
+// startWorker starts a generation and waits until it is ready.
+func startWorker(s *Session, generation int) (started *worker, err error) {
+	python, err := interpreter(s.opts.PythonBin)
+	if err != nil {
+		return nil, err
+	}
+	temp, err := newTempDir()
+	if err != nil {
+		return nil, err
+	}
+	w := &worker{temp: temp, out: newOutput(), generation: generation,
+		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{}), onCall: s.hostCall}
+	defer func() {
+		if err != nil {
+			w.discard()
+		}
+	}()
+	source := filepath.Join(temp.path, "runtime")
+	if err := os.Mkdir(source, 0o755); err != nil {
+		return nil, fmt.Errorf("worker source: %w", err)
+	}
+	if err := pyruntime.WriteTo(source); err != nil {
+		return nil, err
+	}
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("wire: %w", err)
+	}
+	theirs := os.NewFile(uintptr(fds[1]), "wire")
+	defer theirs.Close()
+	if w.conn, err = wire.NewConn(os.NewFile(uintptr(fds[0]), "wire")); err != nil {
+		return nil, err
+	}
+	ends, err := w.out.open()
+	if err != nil {
+		return nil, err
+	}
+	defer ends[0].Close()
+	defer ends[1].Close()
+	start := time.Now()
+	w.proc, err = s.start(launch{
+		argv: pyruntime.Command(python, source, wireNumber), env: s.environment(), dir: s.dir,
+		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path,
+		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("python %q: %w", python, err)
+	}
+	theirs.Close()
+	w.ended.Add(1)
+	go w.read()
+	if err := w.ready(s, python, start); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+func (w *worker) ready(s *Session, python string, start time.Time) error {
+	input := s.opts.Input != nil
+	limit := s.opts.StartTimeout - time.Since(start)
+	m, err := w.request(wire.Request{Op: wire.OpInstallRuntime, Session: s.name, Directory: s.dir,
+		SkillRoots: s.opts.SkillRoots, Input: &input, MaxOutput: s.opts.MaxOutput}, nil, limit)
+	if err == nil && m.Error != nil {
+		err = m.Error
+	}
+	if err == nil && m.Info != nil && oldPython(m.Info.Python, pyruntime.MinVersion) {
+		return fmt.Errorf("python %q: is %s; %s or later is needed", python, m.Info.Python, pyruntime.MinVersion)
+	}
+	if err == nil {
+		if m.Info != nil {
+			w.info = *m.Info
+		}
+		read, write, refusal := []string{}, s.writable(), ""
+		m, err = w.request(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Refusal: &refusal}, nil, limit)
+		if err == nil && m.Error != nil {
+			err = m.Error
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, errGone) {
+		death, log := w.death(s), w.out.tail()
+		return fmt.Errorf("python %q: ended before it was ready (%s): %s", python, death, lastLines(log))
+	}
+	if errors.Is(err, errLate) {
+		return fmt.Errorf("python %q: was not ready within %s: %s", python, s.opts.StartTimeout, lastLines(w.out.tail()))
+	}
+	return fmt.Errorf("python %q: %w", python, err)
+}
+
+var errLate = errors.New("no answer in time")
+
+// read takes messages until the wire ends. Whatever is not in the protocol ends
+// the worker, and nothing else.
+func (w *worker) read() {
+	defer w.ended.Done()
+	defer close(w.gone)
+	for {
+		m, err := w.conn.ReadMessage()
+		if err != nil {
+			var broke *wire.ProtocolError
+			if errors.As(err, &broke) {
+				w.fail(broke)
+			}
+			return
+		}
+		if m.Op == wire.OpHost {
+			w.onCall(m)
+			continue
+		}
+		w.mu.Lock()
+		to := w.waiting[m.ID]
+		delete(w.waiting, m.ID)
+		w.mu.Unlock()
+		if to == nil {
+			w.fail(&wire.ProtocolError{Rule: wire.RuleUnknownReply, Detail: fmt.Sprintf("id %d", m.ID)})
+			return
+		}
+		to <- m
+	}
+}
+
+func (w *worker) fail(err error) {
+	w.mu.Lock()
+	w.broken = err
+	w.mu.Unlock()
+	w.proc.Kill()
+}
+
+// send writes a request; its number and where its reply will come.
+func (w *worker) send(r wire.Request, fds []int) (int64, chan *wire.Message, error) {
+	reply := make(chan *wire.Message, 1)
+	var number int64
+	err := w.conn.Request(r, fds, func(id int64) {
+		number = id
+		w.mu.Lock()
+		w.waiting[id] = reply
+		w.mu.Unlock()
+	})
+	if err != nil && !errors.As(err, new(*wire.ProtocolError)) {
+		err = errGone
+	}
+	return number, reply, err
+}
+
+func (w *worker) request(r wire.Request, fds []int, limit time.Duration) (*wire.Message, error) {
+	_, reply, err := w.send(r, fds)
+	if err != nil {
+		return nil, err
+	}
+	timer := time.NewTimer(max(limit, time.Millisecond))
+	defer timer.Stop()
+	select {
+	case m := <-reply:
+		return m, nil
+	case <-w.gone:
+		select {
+		case m := <-reply:
+			return m, nil
+		default:
+			return nil, errGone
+		}
+	case <-timer.C:
+		return nil, errLate
+	}
+}
+
+// interrupt asks for the execution with number to stop and reports whether the
+// worker said that it did.
+func (w *worker) interrupt(session string, number int64) (hit bool, err error) {
+	_, reply, err := w.send(wire.Request{Op: wire.OpInterrupt, Session: session, Target: number}, nil)
+	if err != nil {
+		return false, err
+	}
+	// After the request, so that the handler finds it on the wire.
+	if err := w.proc.Signal(syscall.SIGINT); err != nil {
+		return false, errGone
+	}
+	select {
+	case m := <-reply:
+		return string(m.Value) == "true", nil
+	case <-w.gone:
+		return false, errGone
+	case <-time.After(interruptExchange):
+		return false, errLate
+	}
+}
+
+// kill ends the worker and everything below it, and says why.
+func (w *worker) kill(why string) {
+	w.mu.Lock()
+	if w.killed == "" {
+		w.killed = why
+	}
+	w.mu.Unlock()
+	w.proc.Kill()
+}
+
+func (w *worker) killedBy() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.killed
+}
+
+// death waits for the process's end and picks its one cause.
+func (w *worker) death(s *Session) Death {
+	w.proc.Kill() // a worker whose wire is closed is of no use
+	<-w.proc.Done()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	limits := s.policy.Limits
+	return w.proc.Exit().death(limits.MemoryBytes, limits.Tasks, w.broken)
+}
+
+// discard ends what is left of a generation: process, wire, pipes, directory.
+func (w *worker) discard() {
+	if w.proc != nil {
+		w.proc.Kill()
+		<-w.proc.Done()
+	}
+	if w.conn != nil {
+		w.conn.Close()
+	}
+	w.ended.Wait()
+	w.out.close()
+	w.temp.remove()
+}
+
+func lastLines(log string) string {
+	if log == "" {
+		return "it wrote nothing"
+	}
+	return string(suffix([]byte(log), 2000))
+}
