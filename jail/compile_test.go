@@ -1,0 +1,194 @@
+package jail
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"cellblock/jail/plan"
+	"cellblock/jail/seccomp"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// handMade is a host by hand: everything there, two mounts beside the root.
+func handMade(privileged bool) Features {
+	f := Features{Kernel: "6.18", UID: 1000, GID: 1000, LandlockABI: 7, CgroupMode: "v2",
+		Mounts: []MountPoint{{Path: "/", FSType: "ext4", IDMap: Yes}, {Path: "/proc", FSType: "proc", IDMap: No},
+			{Path: "/dev", FSType: "devtmpfs", IDMap: No}, {Path: "/home", FSType: "xfs", IDMap: Yes}, {Path: "/mnt/share", FSType: "nfs4", IDMap: No}}}
+	if privileged {
+		f.UID, f.GID, f.Privileged = 0, 0, true
+	}
+	return f
+}
+
+func handMadeSpec(tree TreeAccess) Spec {
+	s := Spec{Name: "golden", Argv: []string{"/usr/bin/python3", "-I"}, Env: []string{"SECRET=canary"}, Dir: "/home/u/work", Tree: tree, Network: NetNone,
+		Binds: []Bind{{Source: "/home/u/work", Target: "/home/u/work", Write: true, OwnerUID: 1000, OwnerGID: 1000, Reason: "the session directory"}},
+		Hide:  []Hide{{"/home/u/.ssh", "keys"}},
+		Files: []File{{Path: "/etc/passwd", Content: []byte("u:x:1000:1000::/tmp/home:/bin/sh\n"), Reason: "the id has an account"}},
+		Dirs:  []Dir{{"/tmp/home", 0o700, "home directory"}}, Limits: Limits{MemoryBytes: 1 << 30, Tasks: 64, OpenFiles: 1024, TmpBytes: 1 << 28},
+		Hostname: "cellblock", Seccomp: seccomp.Filter{Name: "none", Digest: "sha256:0", Programs: [][]seccomp.Insn{{{Code: 6, K: 0x7fff0000}}}}}
+	if tree == TreeWritable {
+		s.Network = NetHost
+		s.Optional = []Feature{Landlock}
+	}
+	return s
+}
+
+func TestGoldenPlans(t *testing.T) {
+	for name, c := range map[string]struct {
+		tree TreeAccess
+		host Features
+	}{
+		"enforce-root":                {TreeReadOnly, handMade(true)},
+		"enforce-user":                {TreeReadOnly, handMade(false)},
+		"report-root":                 {TreeWritable, handMade(true)},
+		"report-user":                 {TreeWritable, handMade(false)},
+		"report-no-landlock-nocgroup": {TreeWritable, handMade(false).Without(Landlock, Cgroup)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, err := Compile(handMadeSpec(c.tree), c.host)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := p.String()
+			if strings.Contains(got, "canary") {
+				t.Error("the printed plan shows a value of the environment")
+			}
+			path := filepath.Join("testdata", name+".txt")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("plan differs from %s (run go test ./jail -run Golden -update, and read what changed):\n%s", path, diff)
+			}
+			for _, s := range p.Steps {
+				if s.Reason == "" {
+					t.Errorf("step %s: no reason", s.Title())
+				}
+			}
+			again, err := plan.Decode(p.Encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(again.Encode(), p.Encode()) {
+				t.Error("decoding and encoding again changes the plan")
+			}
+		})
+	}
+}
+
+func TestMissingFeaturesAreErrorsWithARemedy(t *testing.T) {
+	spec := handMadeSpec(TreeReadOnly)
+	for _, f := range []Feature{UserNamespace, MountNamespace, PIDNamespace, IPCNamespace, UTSNamespace, NetworkNamespace, CgroupNamespace,
+		FreshProc, MountSetattr, MemfdExec, PIDFD, CloseRange, Seccomp, Landlock} {
+		_, err := Compile(spec, handMade(false).Without(f))
+		var missing *MissingFeatureError
+		if !errors.As(err, &missing) || missing.Feature != f || missing.Remedy == "" {
+			t.Errorf("without %s: %v, want a missing feature with a remedy", f, err)
+		}
+	}
+	spec.Required = []Feature{CgroupMemory}
+	var missing *MissingFeatureError
+	if _, err := Compile(spec, handMade(false).Without(Cgroup)); !errors.As(err, &missing) {
+		t.Errorf("a required limit without a cgroup: %v, want a missing feature", err)
+	}
+	spec.Required, spec.Optional = nil, []Feature{UserNamespace}
+	if _, err := Compile(spec, handMade(false).Without(UserNamespace)); !errors.As(err, &missing) {
+		t.Errorf("user namespaces marked optional: %v, want an error all the same: without them there is no jail", err)
+	}
+}
+
+func TestDegradationIsSaid(t *testing.T) {
+	spec := handMadeSpec(TreeWritable)
+	p, err := Compile(spec, handMade(false).Without(Landlock, Cgroup))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, d := range p.Degraded {
+		names = append(names, d.Feature)
+	}
+	if got := strings.Join(names, " "); got != "landlock cgroup-memory cgroup-tasks" {
+		t.Errorf("degraded: %s", got)
+	}
+}
+
+func TestSpecsThatCannotBe(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"no name":              func(s *Spec) { s.Name = "" },
+		"relative command":     func(s *Spec) { s.Argv = []string{"python3"} },
+		"no command":           func(s *Spec) { s.Argv = nil },
+		"unknown tree":         func(s *Spec) { s.Tree = "" },
+		"unknown network":      func(s *Spec) { s.Network = "lan" },
+		"bind over /tmp":       func(s *Spec) { s.Binds[0].Target = "/tmp" },
+		"bind over root":       func(s *Spec) { s.Binds[0].Target = "/" },
+		"bind in /proc":        func(s *Spec) { s.Binds[0].Target = "/proc/1" },
+		"bind in /dev":         func(s *Spec) { s.Binds[0].Target = "/dev/x" },
+		"unclean path":         func(s *Spec) { s.Binds[0].Source = "/home/../etc" },
+		"zero byte":            func(s *Spec) { s.Env = []string{"A=\x00"} },
+		"private dir outside":  func(s *Spec) { s.Dirs[0].Path = "/home/u/x" },
+		"no filter":            func(s *Spec) { s.Seccomp.Programs = nil },
+		"relative working dir": func(s *Spec) { s.Dir = "work" },
+	} {
+		spec := handMadeSpec(TreeReadOnly)
+		change(&spec)
+		var wrong *SpecError
+		if _, err := Compile(spec, handMade(false)); !errors.As(err, &wrong) {
+			t.Errorf("%s: %v, want a spec error", name, err)
+		}
+	}
+}
+
+func TestIDMappingIsOneToOne(t *testing.T) {
+	for _, c := range [][2]int{{0, 61184}, {1000, 61184}, {61185, 61184}, {65534, 61184}} {
+		inner, outer := map[int]bool{}, map[int]bool{}
+		for _, m := range idMapping(c[0], c[1]) {
+			for probe := range map[int]bool{c[0]: true, c[1]: true, 0: true, 1: true, 999: true, 1001: true, 70000: true} {
+				if probe >= m.ContainerID && probe < m.ContainerID+m.Size {
+					if inner[probe] {
+						t.Errorf("%v: disk id %d is mapped twice", c, probe)
+					}
+					inner[probe] = true
+				}
+				if probe >= m.HostID && probe < m.HostID+m.Size {
+					if outer[probe] {
+						t.Errorf("%v: host id %d is mapped twice", c, probe)
+					}
+					outer[probe] = true
+				}
+			}
+		}
+		if !outer[c[1]] || !inner[c[0]] || inner[c[1]] {
+			t.Errorf("%v: disk %d must become %d, and disk %d nobody", c, c[0], c[1], c[1])
+		}
+	}
+}
+
+func FuzzDecodePlan(f *testing.F) {
+	p, err := Compile(handMadeSpec(TreeReadOnly), handMade(true))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(p.Encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if p, err := plan.Decode(b); err == nil {
+			if _, err := plan.Decode(p.Encode()); err != nil {
+				t.Errorf("what decodes once must decode again: %v", err)
+			}
+		}
+	})
+}
