@@ -105,9 +105,8 @@ for name in "random json types email socket ast traceback token site sitecustomi
 import sys
 if __name__ == "__main__":
     print("main")
-(len(sys.argv) <= 1, any("runner" in a for a in sys.argv))`, value: "(True, False)", stdout: "main\n"},
-		{code: `sorted(k for k in globals() if not k.startswith("_"))`,
-			value: "['Path', 'json', 'os', 'preflight', 're', 'subprocess', 'sys']"},
+(len(sys.argv) <= 1, any("runner" in a for a in sys.argv), [k for k in globals() if not k.startswith("__")][:3])`,
+			value: "(True, False, ['sys'])", stdout: "main\n"},
 	}},
 
 	{id: "D18", title: "odd source", cells: []cell{

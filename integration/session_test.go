@@ -41,13 +41,7 @@ type session struct {
 type option func(*kernel.Options)
 
 func mode(name string) option {
-	return func(o *kernel.Options) {
-		m, err := policy.ParseMode(name)
-		if err != nil {
-			panic(err)
-		}
-		o.Mode = m
-	}
+	return func(o *kernel.Options) { o.Mode = policy.Mode(name) }
 }
 
 func tier(name string) option       { return func(o *kernel.Options) { o.Tier = kernel.Tier(name) } }
@@ -110,6 +104,17 @@ func newDir(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return dir
+}
+
+// newDirIn makes a directory outside of /tmp, which is private in a jail.
+func newDirIn(t testing.TB, parent string) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(parent, "cellblock-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
 	return dir
 }
 
