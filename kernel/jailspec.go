@@ -10,25 +10,33 @@ import (
 	"syscall"
 
 	"cellblock/jail"
+	"cellblock/jail/plan"
 	"cellblock/jail/seccomp"
 	"cellblock/policy"
 	"cellblock/profiles"
+	"cellblock/pyruntime"
 )
 
 // This file alone speaks of both policy and jail: it turns one policy, one
 // profile and the facts of a session into a jail.Spec.
 
-// jailTier returns how workers of this session are started in a jail.
-func (s *Session) jailTier() (func(launch) (process, error), error) {
+// profileOf reads the session's profile and the seccomp filter that it names.
+func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {
 	profile, err := profiles.Get(s.opts.Profile)
 	if err != nil {
-		return nil, err
+		return profile, seccomp.Filter{}, err
 	}
 	document, err := profiles.Seccomp(profile.Seccomp.Profile)
 	if err != nil {
-		return nil, err
+		return profile, seccomp.Filter{}, err
 	}
 	filter, err := seccomp.Load(profile.Seccomp.Profile, document)
+	return profile, filter, err
+}
+
+// jailTier returns how workers of this session are started in a jail.
+func (s *Session) jailTier() (func(launch) (process, error), error) {
+	profile, filter, err := s.profileOf()
 	if err != nil {
 		return nil, err
 	}
@@ -51,6 +59,36 @@ func (s *Session) jailTier() (func(launch) (process, error), error) {
 		}
 		return &jailed{started}, nil
 	}, nil
+}
+
+// Plan returns the plan by which a session with these options starts here.
+func Plan(opts Options) (*plan.Plan, error) { return PlanFor(opts, jail.Probe()) }
+
+// PlanFor returns the plan by which a session with these options would start on
+// a host with these features. Nothing is started or made; the temp directory in
+// it is a placeholder.
+func PlanFor(opts Options, host jail.Features) (*plan.Plan, error) {
+	opts.Tier = TierJail
+	s, err := newSession(opts)
+	if err != nil {
+		return nil, err
+	}
+	profile, filter, err := s.profileOf()
+	if err != nil {
+		return nil, err
+	}
+	python, err := interpreter(s.opts.PythonBin)
+	if err != nil {
+		return nil, err
+	}
+	temp := filepath.Join(os.TempDir(), "pi-py-kernel-0")
+	spec, err := s.jailSpec(profile, filter, launch{
+		argv: pyruntime.Command(python, filepath.Join(temp, "runtime"), wireNumber), env: s.environment(), dir: s.dir,
+		temp: temp, interpreter: python, skillRoots: s.opts.SkillRoots})
+	if err != nil {
+		return nil, err
+	}
+	return jail.Compile(spec, host)
 }
 
 func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l launch) (jail.Spec, error) {

@@ -42,6 +42,23 @@ var sessions atomic.Int64
 // Open checks the options and the session directory and removes what killed
 // launchers left. No worker is started before the first call or Start.
 func Open(opts Options) (*Session, error) {
+	s, err := newSession(opts)
+	if err != nil {
+		return nil, err
+	}
+	s.start = startUnjailed
+	if s.opts.Tier == TierJail {
+		if s.start, err = s.jailTier(); err != nil {
+			return nil, err
+		}
+	}
+	sweepTemp()
+	s.turn <- struct{}{}
+	return s, nil
+}
+
+// newSession checks the options and looks at the directory; it makes nothing.
+func newSession(opts Options) (*Session, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
@@ -62,14 +79,6 @@ func Open(opts Options) (*Session, error) {
 	if s.name == "" {
 		s.name = fmt.Sprintf("s%d-%d", os.Getpid(), sessions.Add(1))
 	}
-	s.start = startUnjailed
-	if opts.Tier == TierJail {
-		if s.start, err = s.jailTier(); err != nil {
-			return nil, err
-		}
-	}
-	sweepTemp()
-	s.turn <- struct{}{}
 	return s, nil
 }
 

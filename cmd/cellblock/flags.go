@@ -1,0 +1,122 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"cellblock/kernel"
+	"cellblock/policy"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// auditVariable is read where --mode was not given; hosts set it.
+const auditVariable = "PI_KERNEL_AUDIT_POLICY"
+
+// sessionFlags are the flags of every command that opens or describes a session.
+type sessionFlags struct {
+	kernel.Options
+	mode, tier, onTimeout, net, runAs string
+	limits                            limitFlag
+}
+
+func (f *sessionFlags) add(set *pflag.FlagSet) {
+	set.StringVar(&f.SessionDir, "session", ".", "session directory: where cells start and what they may write")
+	set.StringVar(&f.mode, "mode", "", "what becomes of writes outside it: off, report or enforce (default report, or $"+auditVariable+")")
+	set.StringVar(&f.Profile, "profile", kernel.DefaultProfile, "jail profile; 'cellblock profile list' shows them")
+	set.StringVar(&f.PythonBin, "python", kernel.DefaultPython, "interpreter: a path, a name on PATH or a virtual environment")
+	set.StringVar(&f.tier, "tier", string(kernel.TierJail), "what stands between cell and host: jail, or process (nothing)")
+	set.StringVar(&f.net, "net", "", "network: none or host (default none under enforce, host otherwise)")
+	set.Var(&f.limits, "limit", "limits such as memory=256MiB,tasks=64; also open-files, file-size, cpu, tmp, output")
+	set.StringArrayVar(&f.Env, "env", nil, "environment: NAME passes a variable on, NAME=VALUE sets one (repeatable)")
+	set.StringVar(&f.TimeZone, "tz", "", "time zone, such as Asia/Tokyo (default $TZ, or UTC)")
+	set.StringVar(&f.runAs, "run-as", "", "as root only: the id the jail runs as, UID or UID:GID")
+}
+
+// addCells adds the flags of the commands that run cells.
+func (f *sessionFlags) addCells(set *pflag.FlagSet) {
+	f.add(set)
+	set.DurationVar(&f.CellTimeout, "timeout", kernel.DefaultCellTimeout, "time limit of one cell")
+	set.StringVar(&f.onTimeout, "on-timeout", string(kernel.TimeoutKill), "what the limit does: kill (state is lost) or interrupt (kept if the cell unwinds)")
+	set.DurationVar(&f.StartTimeout, "start-timeout", kernel.DefaultStartTimeout, "time limit of a worker's start")
+	set.IntVar(&f.MaxOutput, "max-output", kernel.DefaultMaxOutput, "output cap, in characters a stream")
+}
+
+// complete offers the values that a shell can complete.
+func (f *sessionFlags) complete(cmd *cobra.Command) {
+	fixed := func(name string, values ...string) {
+		if cmd.Flags().Lookup(name) != nil {
+			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
+		}
+	}
+	fixed("mode", "off", "report", "enforce")
+	fixed("tier", "jail", "process")
+	fixed("net", "none", "host")
+	fixed("on-timeout", "kill", "interrupt")
+	fixed("profile", profileNames()...)
+	cobra.CheckErr(cmd.MarkFlagDirname("session"))
+}
+
+// options checks the flags and returns what the kernel is asked for.
+func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
+	o := f.Options
+	mode := f.mode
+	if !cmd.Flags().Changed("mode") {
+		mode = os.Getenv(auditVariable)
+	}
+	parsed, err := policy.ParseMode(mode)
+	if err != nil {
+		return o, usage(cmd, err)
+	}
+	o.Mode = parsed
+	o.Tier, o.OnTimeout, o.Net = kernel.Tier(f.tier), kernel.OnTimeout(f.onTimeout), policy.Net(f.net)
+	o.Limits = f.limits.Limits
+	if o.CellTimeout < 0 || cmd.Flags().Changed("timeout") && o.CellTimeout == 0 {
+		return o, usage(cmd, fmt.Errorf("flag --timeout: %v is no time limit; give one such as 2s", o.CellTimeout))
+	}
+	if f.runAs != "" {
+		if o.HostUID, o.HostGID, err = parseIDs(f.runAs); err != nil {
+			return o, usage(cmd, err)
+		}
+	}
+	if state := stateDir(); state != "" {
+		o.State = []string{state}
+	}
+	return o, nil
+}
+
+func parseIDs(text string) (uid, gid int, err error) {
+	first, second, both := strings.Cut(text, ":")
+	if !both {
+		second = first
+	}
+	uid, err = strconv.Atoi(first)
+	gid, err2 := strconv.Atoi(second)
+	switch {
+	case err != nil || err2 != nil:
+		return 0, 0, fmt.Errorf("flag --run-as: %q is not UID or UID:GID in numbers", text)
+	case uid <= 0 || gid <= 0:
+		return 0, 0, errors.New("flag --run-as: 0 is root; name an unprivileged id")
+	case os.Geteuid() != 0:
+		return 0, 0, errors.New("flag --run-as: only root can run a jail as another id; leave it out")
+	}
+	return uid, gid, nil
+}
+
+// stateDir is where the launcher keeps the history of the repl. Empty when
+// there is no home.
+func stateDir() string {
+	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "cellblock")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil || !filepath.IsAbs(home) {
+		return ""
+	}
+	return filepath.Join(home, ".local", "state", "cellblock")
+}

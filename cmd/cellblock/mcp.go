@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"os/signal"
+	"syscall"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/spf13/cobra"
+
+	"cellblock/kernel"
+	"cellblock/kernel/front/mcp"
+)
+
+func newMCP(c *console) *cobra.Command {
+	var flags sessionFlags
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve the python tool to an MCP client on standard input and output",
+		Long: `Serve one session to one client of the Model Context Protocol, on standard
+input and output. Cells have pipes of their own and share neither.`,
+		Args: atMost(0),
+	}
+	flags.addCells(cmd.Flags())
+	flags.complete(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		options, err := flags.options(cmd)
+		if err != nil {
+			return err
+		}
+		session, err := kernel.Open(options)
+		if err != nil {
+			return openError(err)
+		}
+		defer session.Close()
+		ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+		defer cancel()
+		return mcp.Serve(ctx, session, versionText(), kernel.ToolDescription(options), &sdk.StdioTransport{})
+	}
+	return cmd
+}
