@@ -1,10 +1,16 @@
 package jail
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"cellblock/jail/internal/require"
+	"cellblock/jail/plan"
 )
 
 // What a user's program relies on inside, in both trees.
@@ -139,5 +145,122 @@ print(open("/etc/passwd").read().strip(), open("/run/given").read())`, home, ses
 	}
 	if _, err := os.Stat(filepath.Join(session, "made")); err != nil {
 		t.Error(err)
+	}
+}
+
+// A privileged launcher runs sessions of other people: what the worker makes in
+// the session directory belongs to its owner.
+func TestSessionOfAnotherOwner(t *testing.T) {
+	if !Probe().Privileged {
+		require.Skip(t, string(Root), "needs to give a directory to another owner")
+	}
+	spec := testSpec(t, TreeReadOnly, python, "-I", "-c", `import os
+open("old", "a").write("2"); open("made", "w").write("1"); print(os.stat("old").st_uid == os.getuid())`)
+	old := filepath.Join(spec.Dir, "old")
+	if err := os.WriteFile(old, []byte("1"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []string{old, spec.Dir} {
+		if err := os.Chown(p, 1234, 4321); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spec.Binds[0].OwnerUID, spec.Binds[0].OwnerGID = 1234, 4321
+	if got := runSpec(t, spec); strings.TrimSpace(got.out) != "True" {
+		t.Fatalf("%s: %s %s", got.exit.Cause(), got.out, got.err)
+	}
+	info, err := os.Stat(filepath.Join(spec.Dir, "made"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid := ownerOf(info); uid != 1234 {
+		t.Errorf("made belongs to %d, want 1234", uid)
+	}
+}
+
+// The session directory may lie on another file system and have any name.
+func TestSessionOnAnotherFileSystem(t *testing.T) {
+	dir, err := os.MkdirTemp("/dev/shm", "ein Ordner – 文件 ")
+	if err != nil {
+		require.Skip(t, "shm", err.Error())
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	spec := testSpecIn(dir, TreeReadOnly, python, "-I", "-c", `open("f", "w").write("1"); import os; print(os.getcwd())`)
+	if got := runSpec(t, spec); strings.TrimSpace(got.out) != dir {
+		t.Fatalf("%s: %s %s", got.exit.Cause(), got.out, got.err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "f")); err != nil {
+		t.Error(err)
+	}
+}
+
+// A symbolic link put where the session directory was must not be followed.
+func TestSwappedSessionDirectoryIsRefused(t *testing.T) {
+	spec := testSpec(t, TreeReadOnly, "/bin/true")
+	real := spec.Dir + "-real"
+	if err := os.Rename(spec.Dir, real); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/etc", spec.Dir); err != nil {
+		t.Fatal(err)
+	}
+	p, err := Compile(spec, Probe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	process, err := Start(context.Background(), p, StartOptions{})
+	if err == nil {
+		process.Wait()
+		t.Fatal("started in a directory that was swapped for a link to /etc")
+	}
+	var step *StepError
+	if !errors.As(err, &step) || !errors.Is(err, syscall.ELOOP) {
+		t.Errorf("%v, want a step error with ELOOP", err)
+	}
+}
+
+// A witness that sees a forbidden act come through ends the start.
+func TestFailingWitnessEndsTheStart(t *testing.T) {
+	spec := testSpec(t, TreeWritable, "/bin/sh", "-c", "echo ran > ran")
+	p, err := Compile(spec, Probe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Witness = append(p.Witness, plan.Check{Name: "canary", Act: "create", Arg: "/tmp/canary", Want: []string{"EROFS"}, Reason: "a writable place taken for a forbidden one"})
+	_, err = Start(context.Background(), p, StartOptions{})
+	var witness *WitnessError
+	if !errors.As(err, &witness) || witness.Check.Name != "canary" || witness.Got != "done" {
+		t.Errorf("%v, want the canary's witness error", err)
+	}
+	if _, err := os.Stat(filepath.Join(spec.Dir, "ran")); err == nil {
+		t.Error("the worker ran although the witness failed")
+	}
+}
+
+func TestCancelledStartLeavesNothing(t *testing.T) {
+	spec := testSpec(t, TreeReadOnly, "/bin/sh", "-c", "echo ran > ran")
+	p, err := Compile(spec, Probe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	if _, err := Start(ctx, p, StartOptions{}); !errors.Is(err, context.Canceled) {
+		t.Errorf("%v, want %v", err, context.Canceled)
+	}
+	if _, err := os.Stat(filepath.Join(spec.Dir, "ran")); err == nil {
+		t.Error("the worker ran although the start was cancelled")
+	}
+}
+
+func TestMissingCommandIsAStepError(t *testing.T) {
+	p, err := Compile(testSpec(t, TreeReadOnly, "/no/such/python"), Probe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = Start(context.Background(), p, StartOptions{})
+	var step *StepError
+	if !errors.As(err, &step) || step.Step.Op != plan.OpWorker || !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("%v, want the worker's step with ENOENT", err)
 	}
 }
