@@ -7,9 +7,9 @@ export PATH := $(PATH):/usr/local/go/bin
 export GOFLAGS := -tags=seccomp
 GOARCH := $(shell go env GOARCH 2>/dev/null)
 STAGE := jail/stagebin/stage-$(GOARCH)
-PACKAGES := gcc libc6-dev libseccomp-dev pkg-config python3 git
+PACKAGES := gcc libc6-dev libseccomp-dev pkg-config python3 python3-numpy python3-matplotlib git
 
-.PHONY: help deps build check test golden fuzz clean
+.PHONY: help deps build run check test golden fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,18 @@ deps: ## install what is missing (apt, as root or through sudo), or say what tha
 build: deps ## bin/cellblock, and the stage inside it
 	@if [ -d cmd/cellblock-stage ]; then CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o $(STAGE) ./cmd/cellblock-stage; fi
 	@if [ -d cmd/cellblock ]; then go build -trimpath -o bin/ ./cmd/cellblock; fi
+
+run: build ## build, and run a real session in a jail
+	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; PATH=/usr/bin:$$PATH; \
+	echo '== state stays from cell to cell'; \
+	bin/cellblock run --session "$$dir" -c 'x = 6' -c 'print("x * 7 =", x * 7)'; \
+	echo '== a figure'; \
+	bin/cellblock run --json --session "$$dir" -c 'import matplotlib.pyplot as p; p.plot([1, 2]);' | \
+	  python3 -c 'import json, sys; r = json.loads(sys.stdin.readline()); i = [c for c in r["content"] if c["type"] == "image"]; print("PNG,", len(i[0]["data"]) * 3 // 4, "bytes") if i else print(r["details"]["error"]["evalue"])'; \
+	echo '== report: a write to /etc is done with your rights, and reported'; \
+	bin/cellblock run --session "$$dir" --mode report -c 'try: open("/etc/cellblock-demo/x", "w")'$$'\n''except OSError as e: print(e)'; \
+	echo '== enforce: Linux refuses it'; \
+	bin/cellblock run --session "$$dir" --mode enforce -c 'try: open("/etc/cellblock-demo", "w")'$$'\n''except OSError as e: print(e)'
 
 check: ## gofmt and go vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -62,12 +64,20 @@ The exit code is 5 when a jail cannot be built here.`,
 
 // tryJail starts a session the way run does, and ends it.
 func tryJail(cmd *cobra.Command, options kernel.Options) error {
+	if !cmd.Flags().Changed("session") {
+		dir, err := os.MkdirTemp("", "cellblock-doctor-")
+		if err != nil {
+			return err
+		}
+		defer os.RemoveAll(dir)
+		options.SessionDir = dir
+	}
 	session, err := kernel.Open(options)
 	if err != nil {
 		return err
 	}
 	defer session.Close()
-	return session.Start(cmd.Context())
+	return session.Start(context.Background())
 }
 
 func (c *console) printDoctor(r doctorReport) {
