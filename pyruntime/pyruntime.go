@@ -79,7 +79,9 @@ func WriteTo(dir string) error {
 
 // Command is the argument vector that starts a worker: python is the
 // interpreter, dir where WriteTo put the source as the worker sees it, fd the
-// number of the wire's descriptor in the worker.
+// number of the wire's descriptor in the worker. The interpreter is isolated from
+// its environment and from user packages (-I), writes no byte code (-B) and uses
+// UTF-8 whatever the locale says (PEP 540).
 func Command(python, dir string, fd int) []string {
-	return []string{python, "-I", filepath.Join(dir, "boot.py"), strconv.Itoa(fd)}
+	return []string{python, "-I", "-B", "-X", "utf8", filepath.Join(dir, "boot.py"), strconv.Itoa(fd)}
 }

@@ -28,7 +28,7 @@ class Host:
         for fd in (self.out, self.err):
             os.set_blocking(fd, False)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", BOOT, str(theirs.fileno())],
+            [sys.executable, "-I", "-B", "-X", "utf8", BOOT, str(theirs.fileno())],
             pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/",
             env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": self.directory},
         )

@@ -84,9 +84,11 @@ class Runner:
 
 def _silenced(text, last):
     """Whether a semicolon follows the trailing expression."""
-    lines = text.splitlines(True) if "\f" not in text and "\x1c" not in text else text.split("\n")
+    if ";" not in text:
+        return False
+    lines = source.lines_of(text)
     if last.end_lineno > len(lines):
         return False
     rest = lines[last.end_lineno - 1].encode("utf-8", "surrogatepass")[last.end_col_offset:]
-    # A parenthesised value ends before its closing brackets.
-    return rest.lstrip(b" \t)").startswith(b";")
+    rest += "".join(lines[last.end_lineno:]).encode("utf-8", "surrogatepass")
+    return rest.lstrip(b" \t\f\\\n").startswith(b";")

@@ -48,6 +48,22 @@ class HostError(Exception):
         return "%s: %s" % (self.code, self.message)
 
 
+def newest_pid():
+    """The newest pid of this pid namespace: the last field of proc(5)'s loadavg.
+
+    When it has not moved, no process and no thread was made, in whatever way.
+    Opened each time: a cell's descriptors are 0, 1, 2 and the wire, no more.
+    """
+    try:
+        fd = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.read(fd, 128).rpartition(b" ")[2]
+    finally:
+        os.close(fd)
+
+
 class Worker:
     """One session's interpreter."""
 
@@ -65,31 +81,14 @@ class Worker:
         self.cap = 20000
         self.cells = 0
         self.figures = True
-        self._last_pid = self._open_pids()
+        self._last_pid = newest_pid()
         self._user_handler = _signal.default_int_handler
         self._owner = os.getpid()
 
     # -- processes that a cell made ------------------------------------------
 
-    def _open_pids(self):
-        # The last field is the newest pid of this pid namespace (proc(5)): when
-        # it has not moved, no process and no thread was made, in whatever way.
-        try:
-            self._pids = os.open("/proc/loadavg", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            self._pids = -1
-        return self._newest_pid()
-
-    def _newest_pid(self):
-        if self._pids < 0:
-            return b""
-        try:
-            return os.pread(self._pids, 128, 0).rpartition(b" ")[2]
-        except OSError:
-            return b""
-
     def _forked(self):
-        newest = self._newest_pid()
+        newest = newest_pid()
         moved = newest != self._last_pid or not newest
         self._last_pid = newest
         return moved
@@ -184,7 +183,7 @@ class Worker:
         info["skills"] = list(skills.names)
         info["skErrors"] = {n: codec.clean(str(v)) for n, v in skills.errors.items()}
         extra["info"] = info
-        self._last_pid = self._newest_pid()
+        self._last_pid = newest_pid()
         return count
 
     def do_install_tool(self, message, fds, extra):
@@ -273,7 +272,8 @@ class Worker:
             if reprs:
                 reply["reprs"] = reprs
         if self.figures:
-            figures = show.figures(note)
+            taken = sum(len(body) for found in reply.get("reprs", ()) for body in found.values())
+            figures = show.figures(note, taken)
             if figures:
                 reply["figures"] = figures
 

@@ -4,7 +4,7 @@ import sys
 
 from . import codec
 
-MAX_RICH = 7 << 20  # characters of base64 or text of all rich results of a cell
+MAX_RICH = 7 << 20  # characters of all rich results and figures of a cell; the wire's bound is 8 MiB
 MIMES = {
     "_repr_png_": "image/png",
     "_repr_jpeg_": "image/jpeg",
@@ -16,40 +16,52 @@ MIMES = {
 }
 _ALLOWED = set(MIMES.values()) | {"text/plain", "image/gif", "image/webp", "application/pdf"}
 _PLAIN = (int, float, complex, bool, str, bytes, list, tuple, dict, set, frozenset, range, type(None))
+# Classes whose repr shows every item, so that a lower bound of its length can be
+# had without building it; their subclasses too, unless they have a repr of their own.
+_LISTS = (list.__repr__, tuple.__repr__, set.__repr__, frozenset.__repr__)
+_TEXTS = (str.__repr__, bytes.__repr__, bytearray.__repr__)
 
 
-class _TooLong(Exception):
-    pass
+def _left(obj, left, above):
+    """left less a lower bound of len(repr(obj)); negative as soon as it is over.
 
-
-def _bounded(obj, left, depth=0):
-    """repr(obj) when it has at most left characters; _TooLong otherwise.
-
-    Only exact built-in containers are walked, so that the text is the one that
-    repr gives; anything else answers for itself.
+    Walks built-in containers and stops when nothing is left; what it does not
+    know counts as nothing. It calls no foreign code. above holds the ids of the
+    containers around obj: one inside itself is shown as [...].
     """
-    kind = type(obj)
-    if kind is str or kind is bytes:
-        if len(obj) > left:
-            raise _TooLong
-    elif kind in (list, tuple, dict, set, frozenset) and obj:
-        if 3 * len(obj) - 2 > left + 2 or depth > 50:
-            raise _TooLong
-        used = 0
-        for item in obj.items() if kind is dict else obj:
-            for part in item if kind is dict else (item,):
-                used += _bounded(part, left - used, depth + 1) + 2
-                if used > left + 2:
-                    raise _TooLong
-        return used
-    elif kind is int:
-        # repr of a huge int is refused or slow (CVE-2020-10735).
-        if obj.bit_length() > 4 * left:
-            raise _TooLong
-    text = repr(obj)
-    if len(text) > left:
-        raise _TooLong
-    return len(text)
+    text = type(obj).__repr__
+    if text in _TEXTS:
+        return left - len(obj) - 2
+    if text is int.__repr__:
+        # A digit needs 3.33 bits. repr of a huge int is slow (CVE-2020-10735).
+        return left - obj.bit_length() // 4 - 1
+    if text is dict.__repr__:
+        parts, least = dict.items(obj), 4
+    elif text in _LISTS or text is _deque():
+        parts, least = obj, 2
+    else:
+        return left
+    if len(parts) * least > left + least:
+        return -1
+    if id(obj) in above or len(above) > 60:
+        return left
+    above.add(id(obj))
+    for part in parts:
+        if least == 4:
+            left = _left(part[0], left - 4, above)
+            part = part[1]
+        else:
+            left -= 2
+        left = _left(part, left, above)
+        if left < 0:
+            break
+    above.discard(id(obj))
+    return left
+
+
+def _deque():
+    found = sys.modules.get("_collections")
+    return found.deque.__repr__ if found is not None else None
 
 
 def shape(value):
@@ -67,16 +79,11 @@ def shape(value):
 
 def text_of(value, cap):
     """(text, hint): one of them is empty. Raises what the value's repr raises."""
-    if type(value) in _PLAIN:
-        try:
-            _bounded(value, cap)
-        except _TooLong:
-            hint = shape(value)
-            if hint:
-                return None, hint
-            return "<%s of %d bits>" % (type(value).__name__, value.bit_length()), ""
-        except RecursionError:
-            pass
+    if _left(value, cap + 2, set()) < 0:
+        hint = shape(value)
+        if hint:
+            return None, hint
+        return "<%s of %d bits>" % (type(value).__name__, value.bit_length()), ""
     text = codec.clean(repr(value))
     if len(text) > cap:
         hint = shape(value)
@@ -91,8 +98,6 @@ def rich(value, note):
     if type(value) in _PLAIN or isinstance(value, type):
         return []
     kind = type(value)
-    if hasattr(kind, "_cellblock_no_such_method_"):  # answers to any name: a mock
-        return []
     found = {}
     bundle = getattr(kind, "_repr_mimebundle_", None)
     if bundle is not None:
@@ -140,15 +145,18 @@ def _add(found, mime, body, note):
     found[mime] = codec.clean(str(body))
 
 
-def figures(note):
-    """Base64 PNG of each Matplotlib figure left open; they are closed."""
+def figures(note, size=0):
+    """Base64 PNG of each Matplotlib figure left open; they are closed.
+
+    size is how much of the bound the value's representations have taken.
+    """
     pyplot = sys.modules.get("matplotlib.pyplot")
     if pyplot is None:
         return []
     import binascii
     import io
 
-    out, size = [], 0
+    out = []
     for number in list(pyplot.get_fignums())[:64]:
         body = io.BytesIO()
         try:

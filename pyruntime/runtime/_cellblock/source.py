@@ -19,6 +19,13 @@ def name_of(cell):
     return "<cell %s>" % (cell,)
 
 
+def lines_of(text):
+    """The lines as the compiler counts them: str.splitlines knows more ends."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    last = lines.pop()
+    return [line + "\n" for line in lines] + ([last + "\n"] if last else [])
+
+
 def keep(name, text):
     """Remember a cell's source for tracebacks and inspect."""
     sources[name] = text
@@ -35,7 +42,7 @@ def keep(name, text):
 
 def _enter(linecache, name, text):
     # No modification time: linecache.checkcache leaves such an entry alone.
-    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    linecache.cache[name] = (len(text), None, lines_of(text), name)
 
 
 def _fill(linecache):
