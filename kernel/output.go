@@ -68,9 +68,16 @@ func shares(limit int) (head, tail int) {
 	if limit >= headChars+tailChars {
 		return headChars, tailChars
 	}
+	if limit < markerRoom {
+		return limit, 0
+	}
 	head = limit * headChars / (headChars + tailChars)
 	return head, limit - head
 }
+
+// markerRoom is more than the line between head and tail can need. A smaller
+// limit leaves the head alone.
+const markerRoom = 64
 
 func (c *capped) add(s string) {
 	c.chars += utf8.RuneCountInString(s)
@@ -96,8 +103,17 @@ func (c *capped) String() string {
 	if !c.cut {
 		return string(c.text)
 	}
-	_, tail := shares(c.limit)
-	return fmt.Sprintf("%s\n...[truncated %d chars]...\n%s", c.text, c.chars, suffix(c.tail, tail))
+	if c.limit < markerRoom {
+		return string(c.text)
+	}
+	marker := fmt.Sprintf("\n...[truncated %d chars]...\n", c.chars)
+	head, tail := shares(c.limit)
+	if over := head + len(marker) + tail - c.chars; over > 0 {
+		// Just past the limit the marker would make it longer than it was.
+		fromTail := over * tail / (head + tail)
+		head, tail = head-(over-fromTail), tail-fromTail
+	}
+	return string(prefix(c.text, head)) + marker + string(suffix(c.tail, tail))
 }
 
 // prefix is the first n characters of valid UTF-8.

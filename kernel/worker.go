@@ -127,6 +127,12 @@ func (w *worker) ready(s *Session, python string, start time.Time) error {
 	return fmt.Errorf("python %q: %w", python, err)
 }
 
+// ownEnd bounds the wait for the exit status of a worker whose wire has closed.
+const ownEnd = time.Second
+
+// signalEvery is the time between two signals of one interrupt.
+const signalEvery = 50 * time.Millisecond
+
 var errLate = errors.New("no answer in time")
 
 // read takes messages until the wire ends. Whatever is not in the protocol ends
@@ -211,17 +217,27 @@ func (w *worker) interrupt(session string, number int64) (hit bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// After the request, so that the handler finds it on the wire.
-	if err := w.proc.Signal(syscall.SIGINT); err != nil {
-		return false, errGone
-	}
-	select {
-	case m := <-reply:
-		return string(m.Value) == "true", nil
-	case <-w.gone:
-		return false, errGone
-	case <-time.After(interruptExchange):
-		return false, errLate
+	late, cancel := after(interruptExchange)
+	defer cancel()
+	// A signal that comes just before the code runs finds no code to stop, and
+	// the request then waits on the wire for the next one. A signal without a
+	// request on the wire does nothing.
+	again := time.NewTicker(signalEvery)
+	defer again.Stop()
+	for {
+		// After the request, so that the handler finds it on the wire.
+		if err := w.proc.Signal(syscall.SIGINT); err != nil {
+			return false, errGone
+		}
+		select {
+		case m := <-reply:
+			return string(m.Value) == "true", nil
+		case <-w.gone:
+			return false, errGone
+		case <-late:
+			return false, errLate
+		case <-again.C:
+		}
 	}
 }
 
@@ -243,12 +259,29 @@ func (w *worker) killedBy() string {
 
 // death waits for the process's end and picks its one cause.
 func (w *worker) death(s *Session) Death {
-	w.proc.Kill() // a worker whose wire is closed is of no use
+	// A worker that closes its wire is usually about to end by itself, and then its
+	// own exit status is the cause; one that lives on is of no use.
+	if !w.condemned() {
+		grace, cancel := after(ownEnd)
+		select {
+		case <-w.proc.Done():
+		case <-grace:
+		}
+		cancel()
+	}
+	w.proc.Kill()
 	<-w.proc.Done()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	limits := s.policy.Limits
 	return w.proc.Exit().death(limits.MemoryBytes, limits.Tasks, w.broken)
+}
+
+// condemned says whether the launcher itself has ended the worker.
+func (w *worker) condemned() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.killed != "" || w.broken != nil
 }
 
 // discard ends what is left of a generation: process, wire, pipes, directory.
