@@ -13,6 +13,9 @@ import (
 // crashNotice begins the reply after a worker's death.
 const crashNotice = "[python kernel crashed; prior state is lost - it restarts on the next call]"
 
+// resetText is the reply to a reset.
+const resetText = "(namespace reset)"
+
 // Call runs one call of the tool and always returns a whole result. When ctx
 // ends first, the cell is interrupted, and killed if it does not unwind in time.
 func (s *Session) Call(ctx context.Context, c Call) Result {
@@ -30,6 +33,15 @@ func (s *Session) Call(ctx context.Context, c Call) Result {
 	}
 	var r Result
 	switch {
+	case c.Reset && w.spawned:
+		// Processes and threads of the old namespace cannot be told to end from
+		// within it; a fresh worker has none.
+		s.retire(w)
+		if w, err = s.live(); err != nil {
+			return s.failed(ToolError, err.Error(), nil)
+		}
+		r = s.result(w)
+		r.Content = []Content{{Type: "text", Text: resetText}}
 	case c.Reset:
 		r = s.runtimeCall(w, wire.Request{Reset: true})
 	case c.ReloadSkills:
@@ -72,7 +84,7 @@ func (s *Session) runtimeCall(w *worker, r wire.Request) Result {
 	}
 	result := s.result(w)
 	if !r.Reload {
-		result.Content = []Content{{Type: "text", Text: "(namespace reset)"}}
+		result.Content = []Content{{Type: "text", Text: resetText}}
 		return result
 	}
 	var told []string
@@ -150,6 +162,7 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 		return s.died("", s.bury(w), d)
 	}
 	w.forked = cell.Forked
+	w.spawned = w.spawned || cell.Forked
 	return s.compose(w, cell, d, why)
 }
 

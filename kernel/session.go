@@ -174,6 +174,17 @@ func (s *Session) live() (*worker, error) {
 	return w, nil
 }
 
+// retire ends a worker whose state was given up on purpose.
+func (s *Session) retire(w *worker) {
+	w.kill(KernelKilled)
+	w.discard()
+	s.mu.Lock()
+	if s.worker == w {
+		s.worker = nil
+	}
+	s.mu.Unlock()
+}
+
 // bury removes a dead generation; the next reply says that state was lost.
 func (s *Session) bury(w *worker) Death {
 	death := w.death(s)

@@ -285,3 +285,21 @@ func TestSessionDirectoriesThatCannotServe(t *testing.T) {
 		}
 	})
 }
+
+func TestResetLeavesNoChildBehind(t *testing.T) {
+	tiers(t, Options{}, func(t *testing.T, s *Session) {
+		run(t, s, "import os, time, subprocess\np = subprocess.Popen(['sleep', '611'])\nkept = 1")
+		first := s.Info().Generation
+		r := s.Call(t.Context(), Call{Reset: true})
+		if r.IsError || r.Details.StateLost || r.Text() != "(namespace reset)" {
+			t.Fatalf("%+v", r)
+		}
+		got := value(t, s, "[p for p in os.listdir('/proc') if p.isdigit() and b'sleep\\x00611' in open('/proc/' + p + '/cmdline', 'rb').read()], 'kept' in globals()")
+		if got != "([], False)" {
+			t.Fatal(got)
+		}
+		if s.Info().Generation == first {
+			t.Fatal("the worker with children still runs")
+		}
+	})
+}

@@ -24,6 +24,7 @@ type worker struct {
 	generation int
 	info       wire.Info
 	forked     bool // the next cell gets fresh pipes
+	spawned    bool // some cell has made a process or a thread
 
 	mu      sync.Mutex
 	waiting map[int64]chan *wire.Message
