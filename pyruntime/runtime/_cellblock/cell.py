@@ -26,6 +26,14 @@ class Runner:
         if text[:1] == "\ufeff":
             text = text[1:]
         source.keep(name, text)
+        if "class" in text:
+            try:
+                return self._run(text, name)
+            finally:
+                source.note_classes(name, self.namespace)
+        return self._run(text, name)
+
+    def _run(self, text, name):
         flags = self._flags | TOP_LEVEL_AWAIT
         tree = compile(text, name, "exec", flags | ONLY_AST, True)
         body, last = tree.body, None

@@ -8,6 +8,9 @@ import builtins
 import os
 import sys
 
+# What modules declare; builtins have it so that a skill needs no import for it.
+AUDIT = builtins._AUDIT = []
+
 
 def _json():
     import json
@@ -47,6 +50,7 @@ NAMES = {
     "subprocess": _subprocess,
     "Path": _path,
     "preflight": _preflight,
+    "_AUDIT": lambda: AUDIT,
 }
 
 
@@ -62,14 +66,8 @@ def mentions(text, name):
     return False
 
 
-def bind(text, namespace, extra):
+def bind(text, namespace):
     """Bind what text mentions and the namespace has not."""
-    for names in (NAMES, extra):
-        for name, make in names.items():
-            if name in text and name not in namespace and mentions(text, name):
-                namespace[name] = make()
-
-
-def share_audit(entries):
-    """One list for the namespace and for every module, skills among them."""
-    builtins._AUDIT = entries
+    for name, make in NAMES.items():
+        if name in text and name not in namespace and mentions(text, name):
+            namespace[name] = make()

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from . import codec, show, source, streams
+from . import codec, prelude, show, source, streams
 from .ask import Asker
 from .cell import NOTHING
 from .hook import Hook
@@ -257,9 +257,7 @@ class Worker:
 
     def _cell(self, code, cell, reply, note):
         space = self.space
-        from . import prelude
-
-        prelude.bind(code, space.names, {})
+        prelude.bind(code, space.names)
         value = space.runner.run(code, source.name_of(cell))
         if value is not NOTHING and value is not None:
             builtins._ = value

@@ -4,13 +4,10 @@ linecache and inspect are heavy and most cells need neither, so nothing is
 imported here: a finder waits for their import and adds what cells need.
 """
 
-import builtins
 import sys
-import weakref
 
 sources = {}  # "<cell 3>" -> text
-_classes = weakref.WeakKeyDictionary()  # class -> name of the cell it was made in
-_build = builtins.__build_class__
+_classes = None  # weak dictionary: class -> name of the cell that made it
 MAX_KEPT = 32 << 20  # characters of source kept in all
 
 
@@ -59,15 +56,26 @@ def _fill(linecache):
     linecache.clearcache = clearcache
 
 
-def _build_class(body, name, *bases, **keywords):
-    made = _build(body, name, *bases, **keywords)
-    try:
-        file = body.__code__.co_filename
-        if file in sources:
-            _classes[made] = file
-    except (AttributeError, TypeError):  # no plain function, or no plain class
-        pass
-    return made
+def note_classes(name, namespace):
+    """After a cell with class statements: remember which classes it made.
+
+    Looked up here, not in a replaced __build_class__: one more frame would move
+    what metaclasses and warnings find with sys._getframe and stacklevel.
+    """
+    global _classes
+    if _classes is None:
+        import weakref
+
+        _classes = weakref.WeakKeyDictionary()
+    waiting = [v for v in list(namespace.values()) if isinstance(v, type)]
+    while waiting:
+        kind = waiting.pop()
+        try:
+            if kind.__module__ == "__main__" and kind not in _classes:
+                _classes[kind] = name
+                waiting.extend(v for v in vars(kind).values() if isinstance(v, type))
+        except Exception:  # a metaclass with a hash or an attribute of its own
+            pass
 
 
 def _teach(inspect):
@@ -76,9 +84,7 @@ def _teach(inspect):
     def getfile_of_cell(object):
         """Work out which source or compiled file an object was defined in."""
         if isinstance(object, type) and object.__module__ == "__main__":
-            file = _classes.get(object)
-            if file is None:
-                file = _search(object.__qualname__)
+            file = _cell_of(object)
             if file is not None:
                 return file
         return getfile(object)
@@ -87,11 +93,23 @@ def _teach(inspect):
     inspect.getfile = getfile_of_cell
 
 
-def _search(qualname):
-    """The newest cell with a class statement of that name (dataclass slots)."""
-    plain = qualname.rpartition(".")[2]
+def _cell_of(kind):
+    """The cell that made a class: by a method's code, by what was noted after
+    the cell, or the newest cell with a class statement of that name."""
+    for value in list(vars(kind).values()):
+        value = getattr(value, "__func__", value)  # class and static methods
+        code = getattr(value, "__code__", None)
+        if code is not None and code.co_filename in sources and value.__qualname__.rpartition(".")[0] == kind.__qualname__:
+            return code.co_filename
+    try:
+        noted = _classes.get(kind) if _classes is not None else None
+    except Exception:
+        noted = None
+    if noted in sources:
+        return noted
+    plain = "class " + kind.__name__
     for name in reversed(list(sources)):
-        if "class " + plain in sources[name]:
+        if plain in sources[name]:
             return name
     return None
 
@@ -143,7 +161,6 @@ def after_import(name, step):
 
 def install():
     """Wait for the modules that need to know of cells."""
-    builtins.__build_class__ = _build_class
     for name in list(_AFTER):
         if name in sys.modules:
             _AFTER.pop(name)(sys.modules[name])

@@ -22,32 +22,47 @@ def place_directory():
     sys.path.append("")
 
 
+class Main(types.ModuleType):
+    """__main__: names of the prelude that no cell has mentioned are there too."""
+
+    def __getattr__(self, name):
+        make = prelude.NAMES.get(name)
+        if make is None:
+            raise AttributeError("module '__main__' has no attribute %r" % name)
+        value = self.__dict__[name] = make()
+        return value
+
+
 class Space:
     """What reset takes back: namespace, directory, environment, sys.path."""
 
     def __init__(self, directory):
         self.directory = directory
         self.skills = Skills()
+        # One list for as long as the worker lives: a skill that took it by name
+        # sees the same one after a reset.
+        self.audit = prelude.AUDIT
         self._environment = dict(os.environ)
         self._path = list(sys.path)
         self._argv = list(sys.argv)
         self._fresh()
 
     def _fresh(self):
-        module = types.ModuleType("__main__")
+        module = Main("__main__")
         module.__dict__.update(__doc__=None, __spec__=None, __loader__=None, __package__=None, __builtins__=sys.modules["builtins"])
         sys.modules["__main__"] = module
         self.module = module
         self.names = module.__dict__
-        self.audit = []
-        prelude.share_audit(self.audit)
+        del self.audit[:]
         self.runner = Runner(self.names)
 
     def bind(self):
         """Bind skills and service_knowledge; the number of names there are."""
+        if self.skills.names:
+            self.names["_AUDIT"] = self.audit
         self.skills.bind(self.names)
         known = knowledge.bind(self.directory, self.names, self.skills.errors, lambda: self.audit)
-        return len(prelude.NAMES) + 1 + known + len(self.skills.names) - len([n for n in self.skills.names if n in self.skills.errors])
+        return len(prelude.NAMES) + known + len(self.skills.names) - len([n for n in self.skills.names if n in self.skills.errors])
 
     def reset(self):
         """A new namespace in the session directory."""
@@ -75,5 +90,5 @@ class Space:
         if found is not self.audit:
             entries = list(self.audit) + entries
             del self.audit[:]
-            self.names.pop("_AUDIT", None)
+            self.names["_AUDIT"] = self.audit
         return entries
