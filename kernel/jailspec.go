@@ -137,6 +137,13 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 			spec.Binds = append(spec.Binds, jail.Bind{Source: real, Target: real, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "skills, read-only"})
 		}
 	}
+	covered := []string{"/tmp", "/run", "/dev"}
+	for _, h := range spec.Hide {
+		covered = append(covered, h.Path)
+	}
+	for _, path := range interpreterPaths(l.interpreter, covered) {
+		spec.Binds = append(spec.Binds, jail.Bind{Source: path, Target: path, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the interpreter, read-only"})
+	}
 	if file := s.account(); file != nil {
 		spec.Files = append(spec.Files, *file)
 	}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -300,6 +301,29 @@ func TestResetLeavesNoChildBehind(t *testing.T) {
 		}
 		if s.Info().Generation == first {
 			t.Fatal("the worker with children still runs")
+		}
+	})
+}
+
+func TestInterpreterOfAVirtualEnvironmentInTmp(t *testing.T) {
+	base, err := exec.LookPath("python3")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("/tmp", "venv-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(base, "-m", "venv", "--without-pip", dir).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	tiers(t, Options{PythonBin: dir}, func(t *testing.T, s *Session) {
+		if got := value(t, s, "sys.prefix"); got != "'"+dir+"'" {
+			t.Fatal(got)
 		}
 	})
 }
