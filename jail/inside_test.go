@@ -11,6 +11,8 @@ import (
 
 	"cellblock/jail/internal/require"
 	"cellblock/jail/plan"
+	"cellblock/jail/seccomp"
+	"cellblock/profiles"
 )
 
 // What a user's program relies on inside, in both trees.
@@ -262,5 +264,23 @@ func TestMissingCommandIsAStepError(t *testing.T) {
 	var step *StepError
 	if !errors.As(err, &step) || step.Step.Op != plan.OpWorker || !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("%v, want the worker's step with ENOENT", err)
+	}
+}
+
+// Stage, witness and an ordinary program live under the strict filter too.
+func TestStrictProfileStarts(t *testing.T) {
+	document, err := profiles.Seccomp("strict")
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := testSpec(t, TreeReadOnly, python, "-I", "-c", `import subprocess, threading, sqlite3, ssl
+threading.Thread(target=print, args=("thread",)).start()
+print(subprocess.run(["echo", "child"], capture_output=True, text=True).stdout.strip())`)
+	if spec.Seccomp, err = seccomp.Load("strict", document); err != nil {
+		t.Fatal(err)
+	}
+	got := runSpec(t, spec)
+	if got.exit.Cause() != "exit code 0" || !strings.Contains(got.out, "child") || !strings.Contains(got.out, "thread") {
+		t.Errorf("%s: %s %s", got.exit.Cause(), got.out, got.err)
 	}
 }
