@@ -130,7 +130,8 @@ class Worker(unittest.TestCase):
 
     def test_the_network_can_be_refused(self):
         self.host.request("network", enabled=False, refusal="no network here")
-        self.assertIn("no network here", self.host.cell("import socket; socket.create_connection(('127.0.0.1', 9))")["error"]["evalue"])
+        self.assertIn("no network here", self.host.cell("import socket; socket.create_connection(('192.0.2.1', 9), timeout=5)")["error"]["evalue"])
+        self.assertEqual(self.host.cell("s = socket.create_server(('127.0.0.1', 0)); c = socket.create_connection(s.getsockname()); c.close(); 1")["value"], "1")
         self.assertEqual(self.host.cell("a, b = socket.socketpair(); a.send(b'x')")["value"], "1")
 
     def test_eval_run_and_exec(self):

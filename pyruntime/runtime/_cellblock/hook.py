@@ -8,25 +8,33 @@ write, so that nothing runs unwatched by accident.
 import os
 import sys
 
+from . import place
+
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 MAX_PATHS = 1000  # distinct (operation, path) pairs of one cell; more are counted as one
 REFUSED = "writing is refused until the session's policy is set up"
+FOLLOW, FINAL = True, False  # whether the last link of a path is followed
+THERE, ABSENT, EITHER = True, False, None  # what must be for the operation to change anything
 
-# event -> (operation, argument with the path, argument with its dir_fd or None, follows the last link)
+# event -> (operation, argument with the path, argument with its dir_fd or None,
+# FOLLOW or FINAL, THERE or ABSENT or EITHER); arguments as in CPython's audit event table
 EVENTS = {
-    "os.remove": (("delete", 0, 1, False),),
-    "os.rmdir": (("delete", 0, 1, False),),
-    "os.mkdir": (("create", 0, 2, False),),
-    "os.rename": (("rename", 0, 2, False), ("rename", 1, 3, False)),
-    "os.link": (("link", 1, 3, False),),
-    "os.symlink": (("create", 1, 2, False),),
-    "os.truncate": (("write", 0, None, True),),
-    "os.chmod": (("chmod", 0, 2, True),),
-    "os.chown": (("chown", 0, 3, True),),
-    "os.utime": (("utime", 0, 3, True),),
-    "os.setxattr": (("setxattr", 0, None, True),),
-    "os.removexattr": (("setxattr", 0, None, True),),
+    "os.remove": (("delete", 0, 1, FINAL, THERE),),
+    "os.rmdir": (("rmdir", 0, 1, FINAL, THERE),),
+    "os.mkdir": (("mkdir", 0, 2, FINAL, ABSENT),),
+    "os.rename": (("rename", 0, 2, FINAL, THERE), ("rename", 1, 3, FINAL, EITHER)),
+    "os.link": (("link", 1, 3, FINAL, ABSENT),),
+    "os.symlink": (("symlink", 1, 2, FINAL, ABSENT),),
+    "os.truncate": (("truncate", 0, None, FOLLOW, THERE),),
+    "os.chmod": (("chmod", 0, 2, FOLLOW, THERE),),
+    "os.chown": (("chown", 0, 3, FOLLOW, THERE),),
+    "os.utime": (("utime", 0, 3, FOLLOW, THERE),),
+    "os.setxattr": (("setxattr", 0, None, FOLLOW, THERE),),
+    "os.removexattr": (("setxattr", 0, None, FOLLOW, THERE),),
 }
+OPEN = (("open", 0, None, FOLLOW, THERE),)
+CREATE = (("open", 0, None, FOLLOW, EITHER),)
+THREADS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
 
 
 class Hook:
@@ -37,22 +45,25 @@ class Hook:
         self._roots = ()
         self._refusal = REFUSED
         self._network = None
-        self._busy = False
         self._found = {}
         self.watching = True
 
     def install(self):
         """From here on; a hook cannot be taken away again."""
         events, writing, see, network = EVENTS, WRITING, self._see, self._connect
+        creating, adopt = os.O_CREAT, self._origins.adopt
 
         def hook(event, args):
             if event == "open":
-                if args[2] is not None and args[2] & writing and type(args[0]) is not int:
-                    see((("open", 0, None, True),), args)
+                flags = args[2]
+                if flags is not None and flags & writing and type(args[0]) is not int:
+                    see(CREATE if flags & creating else OPEN, args)
             elif event in events:
                 see(events[event], args)
             elif event == "socket.connect" or event == "socket.sendto":
                 network(args)
+            elif event in THREADS:
+                adopt(args[0])
 
         sys.addaudithook(hook)
 
@@ -63,61 +74,37 @@ class Hook:
         self._refusal = refusal
 
     def network(self, enabled, refusal):
-        """Refuse connections with this text unless enabled."""
+        """Refuse connections with this text unless enabled; loopback always works."""
         self._network = None if enabled else refusal or "the network is off"
 
     def _connect(self, args):
-        if self._network and isinstance(args[1], tuple):
-            raise PermissionError(1, self._network)
+        if self._network and isinstance(args[1], tuple) and args[1]:
+            host = args[1][0]
+            if isinstance(host, str) and not (host.startswith("127.") or host in ("localhost", "::1", "")):
+                raise PermissionError(1, self._network)
 
     def _see(self, wanted, args):
-        if not self.watching or self._busy:
+        if not self.watching:
             return
-        self._busy = True
-        try:
-            outside = []
-            for operation, at, dir_at, follow in wanted:
-                path = self._path(args, at, dir_at, follow)
-                if path is not None and not self._inside(path):
-                    outside.append((operation, path))
-            for operation, path in outside:
-                self._record(operation, path)
-        finally:
-            self._busy = False
-        if outside and self._refusal:
-            raise PermissionError(13, self._refusal, outside[0][1])
+        outside = None
+        for operation, at, dir_at, follow, state in wanted:
+            path = args[at] if at < len(args) else None
+            if path is None or isinstance(path, int):
+                continue
+            fd = args[dir_at] if dir_at is not None and dir_at < len(args) else -1
+            path, there = place.canonical(path, fd if isinstance(fd, int) else -1, follow)
+            if path is None or self._inside(path) or (state is not EITHER and there is not state):
+                continue
+            self._record(operation, path)
+            outside = path
+        if outside is not None and self._refusal:
+            raise PermissionError(13, self._refusal, outside)
 
     def _inside(self, path):
         for root in self._roots:
             if path == root or path.startswith(root + "/"):
                 return True
         return False
-
-    def _path(self, args, at, dir_at, follow):
-        path = args[at] if at < len(args) else None
-        if path is None or isinstance(path, int):
-            return None
-        try:
-            path = os.fsdecode(path)
-        except (TypeError, ValueError):
-            return None
-        base = ""
-        if not path.startswith("/"):
-            fd = args[dir_at] if dir_at is not None and dir_at < len(args) else -1
-            try:
-                base = os.readlink("/proc/self/fd/%d" % fd) if isinstance(fd, int) and fd >= 0 else os.getcwd()
-            except OSError:
-                base = "/"
-        path = os.path.join(base, path)
-        try:
-            if follow:
-                return os.path.realpath(path)
-            head, tail = os.path.split(path.rstrip("/") or "/")
-            if tail in ("", ".", ".."):
-                return os.path.realpath(path)
-            return os.path.join(os.path.realpath(head), tail)
-        except (OSError, ValueError):
-            return os.path.normpath(path)
 
     def _record(self, operation, path):
         found = self._found

@@ -22,12 +22,16 @@ MAX_RECORDS = 256
 
 
 class Origins:
-    """Who writes: the running cell, or something an earlier cell left behind."""
+    """Who writes: the running cell, or something an earlier cell left behind.
+
+    Threads are told apart by Linux's thread id: Python's thread idents are
+    addresses, given to the next thread as soon as one has ended.
+    """
 
     def __init__(self):
         self.main = _thread.get_ident()
         self.current = None
-        self._threads = {}  # thread ident -> cell that started it
+        self._threads = {}  # native thread id -> cell that started it
         self._records = []
         self.dropped = 0
 
@@ -39,25 +43,37 @@ class Origins:
     def end(self):
         """The cell is over: threads still alive are its leftovers."""
         cell, self.current = self.current, None
-        if _thread._count():
-            alive = sys._current_frames()
-            self._threads = {i: c for i, c in self._threads.items() if i in alive}
-            for ident in alive:
-                if ident != self.main:
-                    self._threads.setdefault(ident, cell)
-        else:
+        if not _thread._count():
             self._threads.clear()
+            return
+        alive = _native_threads()
+        made = sys.modules.get("threading")
+        for thread in made.enumerate() if made is not None else ():
+            if hasattr(thread, "_cell"):  # started by a leftover of an earlier cell
+                self._threads.setdefault(thread.native_id, thread._cell)
+        known = self._threads
+        self._threads = {tid: known.get(tid, cell) for tid in alive}
+
+    def adopt(self, function):
+        """A thread is about to start: its starter's cell is its own."""
+        if self.current is None or _thread.get_ident() != self.main or cell_var.get() != self.current:
+            origin = self.stale()
+            if origin is not None:
+                try:
+                    function.__self__._cell = origin
+                except AttributeError:  # _thread.start_new_thread with a plain function
+                    pass
 
     def stale(self):
         """The earlier cell that the caller belongs to; None for the running one."""
         current = self.current
-        ident = _thread.get_ident()
-        if ident == self.main:
-            origin = cell_var.get()
-        else:
-            origin = self._threads.get(ident)
+        origin = cell_var.get()  # tasks have it, and what asyncio.to_thread runs
+        if origin is None:
+            origin = self._threads.get(_thread.get_native_id())
             if origin is None:
-                origin = cell_var.get() or current
+                made = sys.modules.get("threading")
+                thread = made._active.get(_thread.get_ident()) if made is not None else None
+                origin = getattr(thread, "_cell", current)
         if origin == current and current is not None:
             return None
         return origin or "unassigned"
@@ -77,6 +93,17 @@ class Origins:
         """The background records since the last call."""
         taken, self._records = self._records, []
         return taken
+
+
+def _native_threads():
+    """Linux's ids of this process's threads, without the main one."""
+    try:
+        found = [int(tid) for tid in os.listdir("/proc/self/task")]
+    except OSError:
+        made = sys.modules.get("threading")
+        found = [t.native_id for t in made.enumerate()] if made is not None else []
+    main = os.getpid()
+    return [tid for tid in found if tid != main]
 
 
 class Output(io.TextIOWrapper):

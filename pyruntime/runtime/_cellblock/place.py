@@ -1,0 +1,60 @@
+"""Where a path leads: what Linux itself says of it, in few calls."""
+
+import os
+
+_LOOK = os.O_PATH | os.O_CLOEXEC
+_FD = "/proc/self/fd/%d"
+
+
+def canonical(path, dir_fd, follow):
+    """(absolute path without links, whether it exists); (None, False) if it is none.
+
+    dir_fd is the directory that a relative path starts from, or negative. With
+    follow the last component's link is followed too.
+    """
+    try:
+        path = os.fsdecode(path)
+    except (TypeError, ValueError):
+        return None, False
+    if dir_fd >= 0 and not path.startswith("/"):
+        try:
+            path = os.readlink(_FD % dir_fd) + "/" + path
+        except OSError:
+            return None, False
+    try:
+        if follow:
+            return _real(path), True
+        head, _, tail = path.rstrip("/").rpartition("/")
+        if tail in ("", ".", ".."):
+            return _real(path), True
+        full = _join(_real(head or ("/" if path.startswith("/") else ".")), tail)
+    except FileNotFoundError:
+        return os.path.realpath(path) if follow else _unresolved(path), False
+    except (OSError, ValueError):
+        return _unresolved(path), True
+    try:
+        os.lstat(full)
+    except OSError:
+        return full, False
+    return full, True
+
+
+def _real(path):
+    # O_PATH resolves as the kernel does and opens nothing.
+    fd = os.open(path, _LOOK)
+    try:
+        return os.readlink(_FD % fd)
+    finally:
+        os.close(fd)
+
+
+def _join(head, tail):
+    return "/" + tail if head == "/" else head + "/" + tail
+
+
+def _unresolved(path):
+    head, tail = os.path.split(path.rstrip("/") or "/")
+    try:
+        return os.path.join(os.path.realpath(head), tail)
+    except (OSError, ValueError):
+        return os.path.abspath(path)
