@@ -104,7 +104,7 @@ verdict = in_child(listen)`},
 	{name: "setgroups", where: asRoot, refused: []string{"EPERM"}, code: `verdict = in_child(os.setgroups, [0])`},
 	{name: "negative niceness", where: asRoot, refused: append([]string{"EACCES"}, no...), code: `verdict = in_child(os.setpriority, os.PRIO_PROCESS, 0, -5)`},
 	{name: "real-time scheduling", where: asRoot, refused: no, code: `verdict = in_child(os.sched_setscheduler, 0, os.SCHED_RR, os.sched_param(1))`},
-	{name: "a higher limit of open files", where: asRoot, refused: no, code: call(unix.SYS_PRLIMIT64, `, 0, 7, struct.pack("QQ", 1 << 19, 1 << 19), 0`)},
+	{name: "core dumps switched on", where: asRoot, refused: no, code: call(unix.SYS_PRLIMIT64, `, 0, 4, struct.pack("QQ", 1 << 30, 1 << 30), 0`)},
 	{name: "a block device made in the session directory", where: asRoot, refused: no, code: `verdict = in_child(os.mknod, "dev", 0o60600, os.makedev(254, 0))`},
 	{name: "a terminal's input forged", refused: no, code: `
 import fcntl, pty
