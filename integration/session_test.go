@@ -210,11 +210,7 @@ func (s *session) path(name string) string { return filepath.Join(s.dir, name) }
 // read returns a file of the session directory as the host sees it.
 func (s *session) read(name string) string {
 	s.t.Helper()
-	data, err := os.ReadFile(s.path(name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return string(data)
+	return readFile(s.t, s.path(name))
 }
 
 // write puts a file into a directory, with its parents.
@@ -226,6 +222,16 @@ func write(t testing.TB, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// readFile returns a file's text.
+func readFile(t testing.TB, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // hostPython runs code with the interpreter under test, outside any jail: the

@@ -1,0 +1,149 @@
+package integration
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// rule says what a package of this module may import of this module, and why
+// not more. A trailing /... names a package and all below it.
+type importRule struct {
+	pkg    string
+	may    []string
+	reason string
+	stdlib bool // no third-party package either, but golang.org/x/sys
+}
+
+// importRules is the table of the architecture, a row a package. A package is
+// judged by the longest row that matches.
+var importRules = []importRule{
+	{pkg: "cellblock/cmd/cellblock", may: []string{"cellblock/kernel/...", "cellblock/policy/...", "cellblock/jail", "cellblock/jail/plan", "cellblock/profiles"},
+		reason: "the command knows people; what it does goes through the kernel, or prints a plan"},
+	{pkg: "cellblock/cmd/cellblock-stage", may: []string{"cellblock/jail/stage", "cellblock/jail/plan"},
+		reason: "the stage pays for each import at every start of a session"},
+	{pkg: "cellblock/kernel", may: []string{"cellblock/policy/...", "cellblock/jail", "cellblock/jail/plan", "cellblock/jail/seccomp", "cellblock/pyruntime", "cellblock/profiles", "cellblock/kernel/wire"},
+		reason: "the kernel sits on policy and jail, and below every front"},
+	{pkg: "cellblock/kernel/front/...", may: []string{"cellblock/kernel", "cellblock/policy/..."},
+		reason: "a front speaks to sessions; it never reaches past the kernel into the jail"},
+	{pkg: "cellblock/kernel/wire", stdlib: true,
+		reason: "the wire decodes bytes of a worker nobody trusts: it stays small enough to read"},
+	{pkg: "cellblock/policy/...", may: []string{"cellblock/policy/..."},
+		reason: "a decision is pure: it knows no session, no jail, no operating system"},
+	{pkg: "cellblock/jail/...", may: []string{"cellblock/jail/...", "cellblock/profiles"},
+		reason: "the jail is mechanism; it knows neither policy nor kernel"},
+	{pkg: "cellblock/jail", may: []string{"cellblock/jail/...", "cellblock/profiles"},
+		reason: "the jail is mechanism; it knows neither policy nor kernel"},
+	{pkg: "cellblock/jail/plan", stdlib: true,
+		reason: "launcher and stage share these types, and the stage is to stay lean"},
+	{pkg: "cellblock/jail/stage", may: []string{"cellblock/jail/plan"}, stdlib: true,
+		reason: "what the child side links it pays for at every start, and has to be read as trusted code"},
+	{pkg: "cellblock/pyruntime/...", may: []string{"cellblock/pyruntime/..."}, stdlib: true,
+		reason: "the worker's Python is embedded data and the few functions that lay it out"},
+	{pkg: "cellblock/profiles", stdlib: true,
+		reason: "profiles are data"},
+	{pkg: "cellblock/integration", may: []string{"cellblock/..."}, reason: "tests may see everything"},
+}
+
+// TestImportDirection keeps the way of a cell one-directional.
+func TestImportDirection(t *testing.T) {
+	require(t, needGo)
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "cellblock/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	seen := 0
+	for {
+		var pkg struct {
+			ImportPath string
+			Imports    []string
+		}
+		if err := dec.Decode(&pkg); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		seen++
+		rule, ok := ruleFor(pkg.ImportPath)
+		if !ok {
+			t.Errorf("%s has no row in the import table: add one, with its reason", pkg.ImportPath)
+			continue
+		}
+		for _, imported := range pkg.Imports {
+			own := strings.HasPrefix(imported, "cellblock/")
+			foreign := !own && strings.Contains(strings.SplitN(imported, "/", 2)[0], ".")
+			switch {
+			case own && !allowed(rule.may, imported):
+				t.Errorf("%s imports %s; it may import %v: %s", pkg.ImportPath, imported, rule.may, rule.reason)
+			case foreign && rule.stdlib && !strings.HasPrefix(imported, "golang.org/x/sys/"):
+				t.Errorf("%s imports %s; it may import the standard library only: %s", pkg.ImportPath, imported, rule.reason)
+			}
+		}
+	}
+	if seen < 10 {
+		t.Errorf("go list found %d packages of this module only", seen)
+	}
+}
+
+func ruleFor(pkg string) (importRule, bool) {
+	var best importRule
+	for _, r := range importRules {
+		if allowed([]string{r.pkg}, pkg) && len(r.pkg) >= len(best.pkg) {
+			best = r
+		}
+	}
+	// A row for exactly this package wins over one for a whole tree.
+	for _, r := range importRules {
+		if r.pkg == pkg {
+			best = r
+		}
+	}
+	return best, best.pkg != ""
+}
+
+func allowed(patterns []string, pkg string) bool {
+	for _, p := range patterns {
+		tree, whole := strings.CutSuffix(p, "/...")
+		if pkg == p || whole && (pkg == tree || strings.HasPrefix(pkg, tree+"/")) {
+			return true
+		}
+	}
+	return false
+}
+
+// TestOneFileSpeaksPolicyAndJail: in the kernel only jailspec.go turns one into
+// the other.
+func TestOneFileSpeaksPolicyAndJail(t *testing.T) {
+	require(t, needGo)
+	out, err := exec.Command("go", "list", "-json=GoFiles,Dir", "cellblock/kernel").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	var pkg struct {
+		Dir     string
+		GoFiles []string
+	}
+	if err := json.Unmarshal(out, &pkg); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range pkg.GoFiles {
+		text := readFile(t, pkg.Dir+"/"+file)
+		if strings.Contains(text, "jail.Spec{") && file != "jailspec.go" {
+			t.Errorf("kernel/%s builds a jail.Spec; only jailspec.go may, so that a policy becomes a jail in one place", file)
+		}
+	}
+}
+
+// needGo asks for the Go command, which a user who only runs the built tests
+// may lack.
+var needGo = register("go", func() string {
+	if out, err := exec.Command("go", "list", "cellblock/integration").CombinedOutput(); err != nil {
+		return "go list: " + strings.TrimSpace(string(out))
+	}
+	return ""
+})
