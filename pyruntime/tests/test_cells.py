@@ -49,6 +49,18 @@ class Cells(unittest.TestCase):
         self.assertEqual(self.value("asyncio.run(asyncio.sleep(0.01, result='run'))"), "'run'")
         self.assertEqual(self.value("l = []\nasync def g():\n    yield 1\nasync for i in g():\n    l.append(i)\nl"), "[1]")
 
+    def test_one_loop_serves_every_cell(self):
+        self.value("import asyncio; event = asyncio.Event(); waiting = asyncio.ensure_future(event.wait()); await asyncio.sleep(0)")
+        self.assertEqual(self.value("event.set(); await waiting"), "True")
+        self.value("asyncio.run(asyncio.sleep(0))")
+        self.value("later = asyncio.ensure_future(asyncio.sleep(0, 'x'))")
+        self.assertEqual(self.value("task = asyncio.create_task(asyncio.sleep(0, 'y'))\nawait later, await task"), "('x', 'y')")
+
+    def test_an_error_behind_an_await_shows_only_the_cell(self):
+        text = self.host.cell("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    1 / 0\nawait f()")["error"]["traceback"]
+        self.assertEqual([line for line in text.splitlines() if line.startswith("  File")],
+                         ['  File "<cell 1>", line 5, in <module>', '  File "<cell 1>", line 4, in f'])
+
     def test_traceback_shows_the_cell_and_nothing_of_ours(self):
         reply = self.host.cell('def inner(d):\n    return d["missing"]\n\ninner({})')
         error = reply["error"]

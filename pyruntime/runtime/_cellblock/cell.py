@@ -36,24 +36,43 @@ class Runner:
     def _run(self, text, name):
         flags = self._flags | TOP_LEVEL_AWAIT
         tree = compile(text, name, "exec", flags | ONLY_AST, True)
-        body, last = tree.body, None
-        if body and type(body[-1]) is _ast.Expr:
-            last = body.pop()
-        value = NOTHING
-        if body:
-            self._exec(compile(tree, name, "exec", flags, True))
+        last = None
+        if tree.body and type(tree.body[-1]) is _ast.Expr:
+            last = tree.body.pop()
+        parts = []
+        if tree.body:
+            parts.append(compile(tree, name, "exec", flags, True))
+            self._flags |= parts[0].co_flags & FUTURE
         if last is not None:
-            code = compile(_ast.Expression(last.value), name, "eval", self._flags | TOP_LEVEL_AWAIT, True)
-            value = self._exec(code)
-            if _silenced(text, last):
-                value = NOTHING
+            parts.append(compile(_ast.Expression(last.value), name, "eval", self._flags | TOP_LEVEL_AWAIT, True))
+        if any(code.co_flags & COROUTINE for code in parts):
+            # The whole cell, so that a task made before the await is in its loop.
+            value = self._await(self._inside(parts))
+        else:
+            if self._loop is not None:
+                self._offer_loop()
+            value = None
+            for code in parts:
+                value = eval(code, self.namespace)
+        if last is None or _silenced(text, last):
+            return NOTHING
         return value
 
-    def _exec(self, code):
-        self._flags |= code.co_flags & FUTURE
-        if code.co_flags & COROUTINE:
-            return self._await(eval(code, self.namespace))
-        return eval(code, self.namespace)
+    async def _inside(self, parts):
+        value = None
+        for code in parts:
+            value = eval(code, self.namespace)
+            if code.co_flags & COROUTINE:
+                value = await value
+        return value
+
+    def _offer_loop(self):
+        """Let asyncio find the session's loop when nothing runs; asyncio.run
+        leaves none set, and a loop that the user set stays."""
+        events = sys.modules["asyncio"].events
+        policy = getattr(events, "_event_loop_policy", None)
+        if getattr(getattr(policy, "_local", None), "_loop", None) is None and not self._loop.is_closed():
+            events.set_event_loop(self._loop)
 
     def _await(self, coroutine):
         import asyncio
@@ -61,6 +80,7 @@ class Runner:
         loop = self._loop
         if loop is None or loop.is_closed():
             loop = self._loop = asyncio.new_event_loop()
+        self._offer_loop()
         task = loop.create_task(coroutine)
         try:
             return loop.run_until_complete(task)

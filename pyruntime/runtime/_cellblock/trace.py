@@ -24,8 +24,10 @@ def _without_us(err, seen):
     stack = err.stack
     first = next((i for i, f in enumerate(stack) if f.filename.startswith("<cell ")), None)
     if first is None:
-        first = 0
-    kept = [f for i, f in enumerate(stack) if i >= first and not _ours(f.filename)]
+        # No line of a cell: an interrupt while the loop waited for one.
+        kept = [f for f in stack if not _ours(f.filename)]
+    else:
+        kept = [f for f in stack[first:] if not _ours(f.filename)]
     if len(kept) != len(stack):
         del stack[:]
         stack.extend(kept)
