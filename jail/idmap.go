@@ -112,8 +112,7 @@ func clones(p *plan.Plan) (fds []int, degraded []plan.Degradation, err error) {
 			fd, err = c.Do()
 		}
 		if err != nil && s.Optional && (errors.Is(err, syscall.ENOENT) || errors.Is(err, syscall.ENOTDIR)) {
-			// An optional step still takes a slot: the stage counts them. The
-			// control socket's place is taken by an empty one.
+			// An optional step still takes a slot: the stage counts them.
 			if fd, err = emptySlot(); err == nil {
 				fds = append(fds, fd)
 				continue

@@ -3,8 +3,10 @@ package jail
 import (
 	"context"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -282,5 +284,34 @@ print(subprocess.run(["echo", "child"], capture_output=True, text=True).stdout.s
 	got := runSpec(t, spec)
 	if got.exit.Cause() != "exit code 0" || !strings.Contains(got.out, "child") || !strings.Contains(got.out, "thread") {
 		t.Errorf("%s: %s %s", got.exit.Cause(), got.out, got.err)
+	}
+}
+
+// With the host's network the jail still reaches no abstract socket of the host,
+// where Landlock can scope them.
+func TestHostNetwork(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	name := "@cellblock-test-" + strconv.Itoa(os.Getpid())
+	abstract, err := net.Listen("unix", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer abstract.Close()
+	spec := testSpec(t, TreeWritable, python, "-I", "-c", `import socket, sys, errno
+socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=5); print("tcp")
+s = socket.socket(socket.AF_UNIX)
+try: s.connect("\0" + sys.argv[2][1:]); print("connected")
+except OSError as e: print(errno.errorcode[e.errno])`, strconv.Itoa(listener.Addr().(*net.TCPAddr).Port), name)
+	spec.Network = NetHost
+	want := "tcp\nEPERM\n"
+	if Probe().LandlockABI < 6 {
+		require.Skip(t, string(Landlock), "abstract sockets cannot be scoped before ABI 6")
+	}
+	if got := runSpec(t, spec); got.out != want {
+		t.Errorf("got %q, want %q (%s)", got.out, want, got.err)
 	}
 }

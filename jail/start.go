@@ -26,7 +26,7 @@ type StartOptions struct {
 	Stdin, Stdout, Stderr *os.File
 	// Log gets a line for each degradation found at the start; nil for none.
 	Log io.Writer
-	// extra arguments and environment of the stage, for the fault test.
+	// stageEnv is added to the stage's environment by the fault test.
 	stageEnv []string
 }
 

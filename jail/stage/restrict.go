@@ -28,11 +28,20 @@ func (s *stage) hostname(st *plan.Step) error {
 	return err
 }
 
-// rlimit goes past package syscall on purpose: that one remembers the limit of
-// open files that the stage started with and puts it back before it executes
-// the worker.
+// rlimit never raises a limit: where the launcher's own is lower, that one stays.
+// For open files package syscall has to be told, since it would otherwise put
+// back the limit that the stage began with before it executes the worker.
 func (s *stage) rlimit(st *plan.Step) error {
-	lim := [2]uint64{st.Soft, st.Hard}
+	var now syscall.Rlimit
+	if _, err := call("prlimit64", st.Names[0], unix.SYS_PRLIMIT64, 0, uintptr(st.Num), 0, uintptr(unsafe.Pointer(&now)), 0); err != nil {
+		return err
+	}
+	lim := syscall.Rlimit{Cur: min(st.Soft, now.Max), Max: min(st.Hard, now.Max)}
+	if st.Num == syscall.RLIMIT_NOFILE {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &lim); err != nil {
+			return &callError{"setrlimit", st.Names[0], err.(syscall.Errno)}
+		}
+	}
 	_, err := call("prlimit64", st.Names[0], unix.SYS_PRLIMIT64, 0, uintptr(st.Num), uintptr(unsafe.Pointer(&lim)), 0, 0)
 	return err
 }

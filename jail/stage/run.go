@@ -155,7 +155,7 @@ func (s *stage) takeSlots(oob []byte) error {
 		if len(fds) == 0 {
 			return &callError{"recvmsg", "slots", syscall.EBADMSG}
 		}
-		// A descriptor of the control socket itself stands for "skipped".
+		// A socket stands for an optional tree that is not there.
 		if isSocket(fds[0]) {
 			syscall.Close(fds[0])
 		} else {

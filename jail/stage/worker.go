@@ -25,6 +25,8 @@ func (s *stage) worker(*plan.Step) error {
 	if s.hasWire {
 		files = append(files, wireFD)
 	}
+	// Before the birth, so that no signal of the worker's comes too early.
+	ignoreSignals()
 	pidfd := -1
 	attr := &syscall.ProcAttr{Dir: w.Dir, Env: w.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}}
 	if errno := inject("fork"); errno != 0 {
@@ -43,7 +45,6 @@ func (s *stage) worker(*plan.Step) error {
 	if err := s.sendBorn(pid, pidfd); err != nil {
 		return err
 	}
-	ignoreSignals()
 	go s.watchLauncher()
 	s.reap(pid)
 	return nil
