@@ -48,7 +48,10 @@ func TestMissingFeatures(t *testing.T) {
 		{feature: jail.Landlock, change: func(f *jail.Features) { f.LandlockABI = 0 }},
 		{feature: jail.CgroupMemory},
 		{feature: jail.CgroupTasks},
-		{feature: jail.Cgroup, change: func(f *jail.Features) { f.CgroupMode = "none" }},
+		{feature: jail.Cgroup, change: func(f *jail.Features) {
+			*f = f.Without(jail.CgroupMemory, jail.CgroupTasks, jail.CgroupKill)
+			f.CgroupMode = "none"
+		}},
 		{feature: jail.CgroupNamespace},
 		{feature: jail.FreshProc},
 	} {
