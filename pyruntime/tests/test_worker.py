@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 import unittest
 
@@ -149,6 +150,55 @@ class Worker(unittest.TestCase):
     def test_a_forked_child_does_not_speak_on_the_wire(self):
         reply = self.host.cell("import os\npid = os.fork()\nif pid == 0:\n    print('child'); os._exit(0)\nos.waitpid(pid, 0)[1]")
         self.assertEqual((reply["value"], reply["stdout"]), ("0", "child\n"))
+
+    def test_a_forked_child_that_comes_to_the_end_of_its_cell_ends(self):
+        reply = self.host.cell("import os\npid = os.fork()\nif pid: status = os.waitpid(pid, 0)[1] >> 8\nelse: raise SystemExit(4)\nstatus")
+        self.assertEqual(reply["value"], "4")
+        reply = self.host.cell("pid = os.fork()\nif pid: status = os.waitpid(pid, 0)[1] >> 8\nelse: print('child'); 1 / 0\nstatus")
+        self.assertEqual((reply["value"], reply["stdout"]), ("1", "child\n"))
+        self.assertIn("ZeroDivisionError", reply["stderr"])
+
+    def test_no_descriptor_but_the_streams_and_the_wire(self):
+        code = "import os\nsorted(int(n) for n in os.listdir('/proc/self/fd') if os.path.lexists('/proc/self/fd/' + n))"
+        self.assertEqual(len(json.loads(self.host.cell(code)["value"])), 4)
+        child = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import os; print(sorted(os.listdir(\"/proc/self/fd\"))[:3], len(os.listdir(\"/proc/self/fd\")))'], capture_output=True, text=True).stdout"
+        self.assertEqual(self.host.cell(child)["value"], repr("['0', '1', '2'] 4\n"))
+
+    def test_a_thread_that_takes_the_ident_of_one_that_ended_is_the_cells_own(self):
+        self.host.cell("import threading\ngo = threading.Event()\nt = threading.Thread(target=go.wait); t.start()")
+        reply = self.host.cell("go.set(); t.join()\nfor i in range(4):\n    u = threading.Thread(target=print, args=(i,)); u.start(); u.join()")
+        self.assertEqual(reply["stdout"], "0\n1\n2\n3\n")
+
+    @unittest.skipIf(sys.version_info < (3, 10), "Python 3.9 raises no audit event for the start of a thread")
+    def test_a_thread_that_a_leftover_starts_is_background_too(self):
+        self.host.cell("import threading\ngo = threading.Event()\ndef first():\n    go.wait(); u = threading.Thread(target=print, args=('deep',)); u.start(); u.join()\nt = threading.Thread(target=first); t.start()")
+        reply = self.host.cell("go.set(); t.join(); print('mine')")
+        self.assertEqual((reply["stdout"], reply["background"][0]["origin"]), ("mine\n", "1"))
+
+    def test_a_task_of_an_earlier_cell_is_background(self):
+        self.host.cell("import asyncio\nasync def f():\n    await asyncio.sleep(0.05); print('late')\nt = asyncio.ensure_future(f()); await asyncio.sleep(0)")
+        reply = self.host.cell("await t; print(await asyncio.to_thread(lambda: print('thread') or 'mine'))")
+        self.assertEqual((reply["stdout"], reply["background"][0]["text"]), ("thread\nmine\n", "late\n"))
+
+    def test_operations_that_change_nothing_are_no_records(self):
+        reply = self.host.cell("import os\nos.makedirs('/etc', exist_ok=True)\nfor f in (os.remove, os.rmdir):\n    try: f('/no/such')\n    except OSError: pass")
+        self.assertNotIn("observed", reply)
+
+    def test_a_link_out_of_the_session_is_seen_through(self):
+        reply = self.host.cell("import os\nos.symlink('/proc', 'way')\ntry: open('way/no-such-file', 'w')\nexcept OSError: pass")
+        self.assertEqual(reply["observed"][0]["path"], "/proc/no-such-file")
+
+    def test_limits_session_and_close(self):
+        self.assertEqual(self.host.cell("list(range(10))", limits={"value": 5})["shapeHint"], "list len=10")
+        self.assertIn("limits", self.host.request("run-block", code="1", limits={"x": 1})["error"]["message"])
+        self.host.number += 1
+        self.host.send({"id": self.host.number, "op": "run-block", "code": "1", "session": "another"})
+        self.assertIn("no such session", self.host.wait(self.host.number)["error"]["message"])
+
+    def test_a_reply_that_would_be_too_long_loses_its_heavy_parts(self):
+        reply = self.host.cell("_AUDIT.extend({'x': 'y' * 4000} for _ in range(5000))\n7")
+        self.assertEqual(reply["value"], "7")
+        self.assertIn("audit left out", reply["notes"][0])
 
     def test_multiprocessing(self):
         code = "import multiprocessing as mp\nlock = mp.Lock(); q = mp.Queue()\nwith lock: q.put('through')\nq.get(timeout=5)"

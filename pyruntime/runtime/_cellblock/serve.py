@@ -74,6 +74,7 @@ class Worker:
         self.hook = Hook(self.origins)
         self.asker = Asker(self.call_host)
         self.space = None
+        self.session = None  # name of the one session
         self.running = None  # id of the request whose code runs
         self.waiting = False  # the main thread is reading the wire
         self.later = []  # messages that came while a cell ran
@@ -136,8 +137,14 @@ class Worker:
         try:
             self.wire.send(reply)
         except ValueError as err:
-            self.wire.send({"id": number, "error": {"type": "Refused", "message": "reply: %s" % err}})
-        return op != "close"
+            if op == "run-block" and "value" in reply:
+                for name in ("reprs", "figures", "audit", "observed", "background"):
+                    if reply["value"].pop(name, None):
+                        reply["value"].setdefault("notes", []).append("%s left out: %s" % (name, err))
+                self.wire.send(reply)
+            else:
+                self.wire.send({"id": number, "error": {"type": "Refused", "message": "reply: %s" % err}})
+        return op != "close" or reply.get("value") is not True
 
     def _check(self, op, message, fds):
         fields = OPS.get(op) if type(op) is str else None
@@ -154,16 +161,19 @@ class Worker:
                 raise Refused("%s: field %s is missing" % (op, name))
         if fds and not (op == "run-block" and message.get("pipes") and len(fds) == 2):
             raise Refused("%s: descriptors nobody asked for" % op)
+        if self.session is not None and message.get("session") != self.session and op not in ("interrupt", "close"):
+            raise Refused("%s: no such session" % op)
         if self.space is None and op not in ("install-runtime", "confine", "network", "interrupt", "close"):
             raise Refused("%s before install-runtime" % op)
 
     def do_install_runtime(self, message, fds, extra):
         if self.space is None:
+            self.session = message.get("session")
             place_directory()
             source.install()
             self.asker.install()
             os.chdir(message["directory"])
-            self.space = Space(message["directory"])
+            self.space = Space(message["directory"], message.get("registry", True))
             self.space.skills.mount(message.get("skillRoots", []))
         elif message.get("reset"):
             self.space.reset()
@@ -226,12 +236,16 @@ class Worker:
         return False  # nothing runs while the loop answers this
 
     def do_close(self, message, fds, extra):
-        return self.space is not None
+        return self.space is not None and message.get("session") == self.session
 
     def do_run_block(self, message, fds, extra):
         purpose = message.get("purpose", "interactive")
         if purpose not in PURPOSES:
             raise Refused("run-block: purpose %s is none of %s" % (codec.clean(purpose)[:80], ", ".join(PURPOSES)))
+        limits = message.get("limits", {})
+        cap = limits.get("value", self.cap)
+        if set(limits) - {"value"} or type(cap) is not int or cap < 0:
+            raise Refused("run-block: limits holds value, a number of characters")
         if fds:
             streams.move_to(fds)
         self.cells = cell = message.get("cell", self.cells + 1)
@@ -239,13 +253,15 @@ class Worker:
         self.origins.begin(cell)
         start = time.perf_counter()
         try:
-            self._guarded(message, lambda: self._cell(message["code"], cell, reply, notes.append))
+            self._guarded(message, lambda: self._cell(message["code"], cell, cap, reply, notes.append))
         except BaseException as err:
             from . import trace
 
             reply["status"] = "error"
             reply["error"] = trace.report(err)
         self._flush()
+        if not self.wire.alive:
+            self._end_child(reply)
         self.origins.end()
         if sys.stdout is not self.stdout:
             sys.stdout = self.stdout
@@ -255,13 +271,15 @@ class Worker:
         self._append(reply, notes)
         return reply
 
-    def _cell(self, code, cell, reply, note):
+    def _cell(self, code, cell, cap, reply, note):
         space = self.space
         prelude.bind(code, space.names)
         value = space.runner.run(code, source.name_of(cell))
+        if not self.wire.alive:
+            return
         if value is not NOTHING and value is not None:
             builtins._ = value
-            text, hint = show.text_of(value, self.cap)
+            text, hint = show.text_of(value, cap)
             if text is not None:
                 reply["value"] = text
             if hint:
@@ -373,6 +391,19 @@ class Worker:
                 stream.flush()
             except BaseException:  # a guest's own object, or a pipe that is gone
                 pass
+
+    def _end_child(self, reply):
+        """A forked child came to the end of its cell: it ends as a script would."""
+        error, code = reply.get("error"), 0
+        if error is not None and error["ename"] == "SystemExit":
+            code = int(error["evalue"]) & 255 if error["evalue"].lstrip("-").isdigit() else int(error["evalue"] != "None")
+        elif error is not None:
+            code = 1
+            try:
+                os.write(2, error["traceback"].encode("utf-8", "backslashreplace"))
+            except OSError:
+                pass
+        os._exit(code)
 
     def _in_child(self):
         self.wire.close_in_child()

@@ -4,7 +4,7 @@ import os
 import sys
 import types
 
-from . import knowledge, prelude
+from . import prelude
 from .cell import Runner
 from .skills import Skills
 
@@ -36,7 +36,8 @@ class Main(types.ModuleType):
 class Space:
     """What reset takes back: namespace, directory, environment, sys.path."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, registry):
+        self.registry = registry  # whether to look for service knowledge
         self.directory = directory
         self.skills = Skills()
         # One list for as long as the worker lives: a skill that took it by name
@@ -61,7 +62,11 @@ class Space:
         if self.skills.names:
             self.names["_AUDIT"] = self.audit
         self.skills.bind(self.names)
-        known = knowledge.bind(self.directory, self.names, self.skills.errors, lambda: self.audit)
+        known = 0
+        if self.registry and os.path.isdir(os.path.join(self.directory, ".xtrm", "skills")):
+            from . import knowledge
+
+            known = knowledge.bind(self.directory, self.names, self.skills.errors, lambda: self.audit)
         return len(prelude.NAMES) + known + len(self.skills.names) - len([n for n in self.skills.names if n in self.skills.errors])
 
     def reset(self):
