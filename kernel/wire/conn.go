@@ -92,6 +92,9 @@ func (c *Conn) ReadMessage() (*Message, error) {
 		window := c.buffer[c.from:c.to]
 		if at := bytes.IndexByte(window[c.searched:], '\n'); at >= 0 {
 			line := window[:c.searched+at]
+			if len(line) > MaxFromWorker {
+				return nil, broken(RuleLineTooLong, "%d bytes, at most %d", len(line), MaxFromWorker)
+			}
 			m, err := Parse(line)
 			if err == nil && m.Op == OpHost {
 				if m.ID <= c.calls {
@@ -135,7 +138,7 @@ func (c *Conn) room() {
 		c.from = 0
 		return
 	}
-	larger := make([]byte, 2*len(c.buffer))
+	larger := make([]byte, min(2*len(c.buffer), MaxFromWorker+smallBuffer))
 	copy(larger, c.buffer[:c.to])
 	c.buffer = larger
 }

@@ -120,12 +120,8 @@ func (s *scanner) strs(what string, count, limit int) ([]string, error) {
 func (s *scanner) texts(what string, count, limit int) (map[string]string, error) {
 	out := map[string]string{}
 	err := s.object(what, count, func(key []byte) error {
-		name := string(key)
-		if _, twice := out[name]; twice {
-			return broken(RuleDuplicateField, "%s: %s", what, excerpt(key))
-		}
 		v, err := s.str(what, limit)
-		out[name] = v
+		out[string(key)] = v
 		return err
 	})
 	return out, err

@@ -13,7 +13,7 @@ const (
 	MaxReprs      = 64        // rich results of one reply
 	MaxFigures    = 64        // figures of one reply
 	MaxMIME       = 32        // representations of one rich result
-	MaxNames      = 4096      // skills, skill errors, reload answers
+	MaxNames      = 4096      // skills, skill errors, reload answers; fields of an object of no fixed shape
 	MaxName       = 4096      // one name, scope or key
 	MaxHostCalls  = 64        // host calls of one cell that wait for an answer
 )

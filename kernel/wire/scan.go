@@ -72,9 +72,8 @@ func (s *scanner) object(what string, limit int, field func(key []byte) error) e
 		s.depth--
 		return nil
 	}
-	var room [16][]byte
-	seen := room[:0]
-	for {
+	var fields names
+	for n := 0; ; n++ {
 		if s.peek() != '"' {
 			return s.syntax("a key")
 		}
@@ -82,18 +81,12 @@ func (s *scanner) object(what string, limit int, field func(key []byte) error) e
 		if err != nil {
 			return err
 		}
-		if len(seen) >= limit {
+		if n >= limit {
 			return broken(RuleTooMany, "%s: more than %d fields", what, limit)
 		}
-		// Objects of fixed shape are small; maps check for doubles themselves.
-		if limit <= maxFields {
-			for _, k := range seen {
-				if bytes.Equal(k, key) {
-					return broken(RuleDuplicateField, "%s: %s", what, excerpt(key))
-				}
-			}
+		if !fields.add(key) {
+			return broken(RuleDuplicateField, "%s: %s", what, excerpt(key))
 		}
-		seen = append(seen, key)
 		if s.peek() != ':' {
 			return s.syntax("a colon")
 		}
@@ -116,6 +109,35 @@ func (s *scanner) object(what string, limit int, field func(key []byte) error) e
 
 // maxFields bounds objects of fixed shape.
 const maxFields = 64
+
+// names tells whether a key came before in the same object. The first ones are
+// compared one by one, so that an ordinary message needs no memory for it.
+type names struct {
+	first [16][]byte
+	n     int
+	more  map[string]struct{}
+}
+
+func (k *names) add(key []byte) bool {
+	for _, have := range k.first[:k.n] {
+		if bytes.Equal(have, key) {
+			return false
+		}
+	}
+	if k.n < len(k.first) {
+		k.first[k.n] = key
+		k.n++
+		return true
+	}
+	if _, twice := k.more[string(key)]; twice {
+		return false
+	}
+	if k.more == nil {
+		k.more = map[string]struct{}{}
+	}
+	k.more[string(key)] = struct{}{}
+	return true
+}
 
 // array calls item for each element; item must consume it.
 func (s *scanner) array(what string, limit int, item func(n int) error) error {
@@ -372,7 +394,7 @@ func (s *scanner) real(what string) (float64, error) {
 func (s *scanner) skip(what string) error {
 	switch c := s.peek(); {
 	case c == '{':
-		return s.object(what, math.MaxInt, func([]byte) error { return s.skip(what) })
+		return s.object(what, MaxNames, func([]byte) error { return s.skip(what) })
 	case c == '[':
 		return s.array(what, math.MaxInt, func(int) error { return s.skip(what) })
 	case c == '"':
