@@ -33,7 +33,7 @@ func (c *compiler) limits() {
 	}
 	if l.MemoryBytes > 0 {
 		by := "cgroup"
-		if found := c.host.Get(CgroupMemory); found.No() {
+		if found := c.noCgroup(CgroupMemory); found.No() {
 			by = "rlimit"
 			c.degrade(CgroupMemory, "memory is limited for each process by RLIMIT_DATA, not for all together: "+found.Why, found.Remedy)
 		} else {
@@ -43,7 +43,7 @@ func (c *compiler) limits() {
 	}
 	if l.Tasks > 0 {
 		by := "cgroup"
-		if found := c.host.Get(CgroupTasks); found.No() {
+		if found := c.noCgroup(CgroupTasks); found.No() {
 			by = "rlimit"
 			c.degrade(CgroupTasks, "tasks are limited by RLIMIT_NPROC: "+found.Why, found.Remedy)
 		} else {
@@ -59,6 +59,15 @@ func (c *compiler) limits() {
 		c.launcher(plan.Step{Op: plan.OpCgroup, Path: c.spec.Name, Limits: group,
 			Reason: "limits stand before the first process is born; the end of the group is the end of all in it"})
 	}
+}
+
+// noCgroup is the finding for one part of Cgroup: without the whole there is no
+// part.
+func (c *compiler) noCgroup(part Feature) Finding {
+	if whole := c.host.Get(Cgroup); whole.No() && c.host.CgroupMode == "none" {
+		return whole
+	}
+	return c.host.Get(part)
 }
 
 // rlimits are set on the stage and inherited by everything.
