@@ -29,8 +29,8 @@ func mcpClient(t *testing.T, dir string, progress func(string), args ...string) 
 	return session
 }
 
-// callPython calls the tool and reads its structured content as the tool's
-// result object.
+// callPython calls the tool and reads its structured content, which is the
+// details of the tool's result.
 func callPython(t *testing.T, ctx context.Context, c *mcp.ClientSession, arguments map[string]any) (*mcp.CallToolResult, reply) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 2*hang)
@@ -43,7 +43,11 @@ func callPython(t *testing.T, ctx context.Context, c *mcp.ClientSession, argumen
 	if err != nil {
 		t.Fatal(err)
 	}
-	return result, decodeReply(t, data)
+	r := reply{IsError: result.IsError, raw: data}
+	if err := json.Unmarshal(data, &r.Details); err != nil {
+		t.Fatalf("the structured content is not the reply's details: %v\n%s", err, data)
+	}
+	return result, r
 }
 
 // TestMCP: a client that is not ours lists and calls the tool.
