@@ -1,0 +1,148 @@
+package integration
+
+import (
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// leftovers describes what launchers and their jails have on this host: the
+// processes whose command line names the marker, the mounts, cgroup directories
+// and temp directories of ours.
+func leftovers(t testing.TB, marker string) map[string]bool {
+	t.Helper()
+	found := map[string]bool{}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		// A worker's working directory is its session directory.
+		cwd, _ := os.Readlink("/proc/" + e.Name() + "/cwd")
+		line, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline")
+		if e.Name() != strconv.Itoa(os.Getpid()) && (strings.Contains(cwd, marker) || strings.Contains(string(line), marker)) {
+			found["process "+e.Name()+" "+strings.ReplaceAll(string(line), "\x00", " ")] = true
+		}
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(mounts), "\n") {
+		if strings.Contains(line, "cellblock") || strings.Contains(line, "pi-py-kernel") || strings.Contains(line, marker) {
+			found["mount "+line] = true
+		}
+	}
+	filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
+		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "cellblock-") {
+			found["cgroup "+path] = true
+		}
+		return nil
+	})
+	for name := range listTmp(t) {
+		if strings.HasPrefix(name, "pi-py-kernel-") {
+			found["temp directory "+name] = true
+		}
+	}
+	return found
+}
+
+// TestSIGKILL kills the launcher at random moments, 200 times: after the next
+// start nothing of the dead ones is left.
+func TestSIGKILL(t *testing.T) {
+	rounds := 200
+	if testing.Short() {
+		rounds = 20
+	}
+	dir := newDirIn(t, "/var/tmp")
+	before := leftovers(t, dir)
+	const cells = `import os, subprocess
+if not os.fork():
+    os.setsid()
+    import time; time.sleep(300); os._exit(0)
+subprocess.Popen(["sleep", "300"])
+# %%
+print("x" * 100000)
+# %%
+import time; time.sleep(300)`
+	for i := range rounds {
+		l := startLauncher(t, dir, cells)
+		// From before the clone of the stage to the middle of the third cell.
+		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
+		l.kill()
+		if i%50 == 49 {
+			t.Logf("%d of %d", i+1, rounds)
+		}
+	}
+	// The next start sweeps.
+	out := command(t).run("run", "--mode", "enforce", "--session", dir, "--python", pythonBin(), "-c", "1 + 1")
+	if out.code != 0 || !strings.Contains(out.stdout, "2") {
+		t.Errorf("the next start: exit code %d\n%s%s", out.code, out.stdout, out.stderr)
+	}
+	var extra []string
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+		extra = extra[:0]
+		for what := range leftovers(t, dir) {
+			if !before[what] {
+				extra = append(extra, what)
+			}
+		}
+		if len(extra) == 0 || time.Now().After(end) {
+			break
+		}
+	}
+	if len(extra) > 0 {
+		t.Errorf("%d things are left after the next start:\n%s", len(extra), strings.Join(extra, "\n"))
+	}
+	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
+		t.Errorf("the session directory holds %v, %v", entries, err)
+	}
+}
+
+// TestEndsWhole: closing a session ends its daemons and takes its temp
+// directory and cgroup away.
+func TestEndsWhole(t *testing.T) {
+	dir := newDirIn(t, "/var/tmp")
+	s := open(t, at(dir))
+	s.ok(`
+import signal, time
+if not os.fork():
+    os.setsid()
+    for n in range(1, 32):
+        try: signal.signal(n, signal.SIG_IGN)
+        except OSError: pass
+    if os.fork(): os._exit(0)
+    while True: time.sleep(1)`)
+	count := func() int {
+		n := 0
+		for what := range leftovers(t, dir) {
+			if strings.HasPrefix(what, "process ") {
+				n++
+			}
+		}
+		return n
+	}
+	if count() < 2 {
+		t.Fatalf("control: %d processes before the end, want the worker and its daemon", count())
+	}
+	start := time.Now()
+	if err := s.kernel.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("close took %v", took)
+	}
+	eventually(t, "every process of the session is gone", 5*time.Second, func() bool { return count() == 0 })
+	for what := range leftovers(t, dir) {
+		if strings.HasPrefix(what, "mount ") {
+			t.Errorf("left: %s", what)
+		}
+	}
+}
