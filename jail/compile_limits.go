@@ -86,10 +86,10 @@ func (c *compiler) rlimits() {
 	if l.CPUSeconds > 0 {
 		set("cpu", unix.RLIMIT_CPU, l.CPUSeconds, "processor time of one process")
 	}
-	if l.MemoryBytes > 0 && c.host.Lacks(CgroupMemory) {
+	if l.MemoryBytes > 0 && c.noCgroup(CgroupMemory).No() {
 		set("data", unix.RLIMIT_DATA, l.MemoryBytes, "memory of one process, since no cgroup can keep the memory limit")
 	}
-	if l.Tasks > 0 && c.host.Lacks(CgroupTasks) {
+	if l.Tasks > 0 && c.noCgroup(CgroupTasks).No() {
 		set("nproc", unix.RLIMIT_NPROC, l.Tasks+stageTasks, "tasks of this user namespace, since no cgroup can keep the task limit")
 	}
 }
