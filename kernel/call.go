@@ -25,12 +25,14 @@ func (s *Session) Call(ctx context.Context, c Call) Result {
 	defer s.give()
 	s.mu.Lock()
 	stop := s.stop
-	lost := s.lost
 	s.mu.Unlock()
 	w, err := s.live()
 	if err != nil {
 		return s.failed(ToolError, err.Error(), nil)
 	}
+	s.mu.Lock()
+	lost := s.lost // also by a death between two calls
+	s.mu.Unlock()
 	var r Result
 	switch {
 	case c.Reset && w.spawned:
@@ -141,9 +143,11 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 		}
 		return s.exited(w)
 	}
-	s.setRunning(id)
+	done := make(chan struct{})
+	s.setRunning(execution{worker: w, number: id, done: done})
 	m, why := s.await(ctx, w, id, reply, stop, limit)
-	s.setRunning(0)
+	s.setRunning(execution{})
+	close(done)
 	background, dropped := w.out.finish()
 	d := cellResult{out: out, path: out.end(), background: background, dropped: dropped, limit: limit, took: time.Since(start)}
 	if m == nil || why == KernelKilled {
@@ -166,9 +170,9 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 	return s.compose(w, cell, d, why)
 }
 
-func (s *Session) setRunning(id int64) {
+func (s *Session) setRunning(e execution) {
 	s.mu.Lock()
-	s.running = id
+	s.running = e
 	s.mu.Unlock()
 }
 

@@ -10,7 +10,10 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+
+	"cellblock/policy"
 )
 
 // probeTime bounds what is run to find an interpreter behind a script.
@@ -19,8 +22,9 @@ const probeTime = 5 * time.Second
 // interpreter finds the executable that PythonBin names: a path, a name on PATH, or
 // a virtual environment's directory. A script, such as a version chooser's shim,
 // is asked once which interpreter it stands for, since starting through it costs
-// every session its time.
-func interpreter(bin string) (string, error) {
+// every session its time. One inside the session directory is not asked, since a
+// cell may have written it.
+func interpreter(bin, sessionDir string) (string, error) {
 	path := bin
 	if !strings.ContainsRune(bin, '/') {
 		found, err := exec.LookPath(bin)
@@ -68,10 +72,36 @@ func interpreter(bin string) (string, error) {
 	if string(magic[:2]) != "#!" {
 		return "", fmt.Errorf("python %q: is no program", path)
 	}
-	return behindScript(path)
+	// The script runs with the operator's rights, outside any jail.
+	if real, err := filepath.EvalSymlinks(path); err != nil || policy.Within(sessionDir, real) || policy.Within(sessionDir, path) {
+		return "", fmt.Errorf("python %q: is a script that cells can change: name the interpreter itself", path)
+	}
+	return behindScript(path, info)
 }
 
-func behindScript(path string) (string, error) {
+// behind remembers what a script answered: a session's later generations, and the
+// next session, need not ask again.
+var behind sync.Map // script → interpreter
+
+type script struct {
+	path    string
+	size    int64
+	changed time.Time
+}
+
+func behindScript(path string, info os.FileInfo) (string, error) {
+	key := script{path, info.Size(), info.ModTime()}
+	if found, ok := behind.Load(key); ok {
+		return found.(string), nil
+	}
+	found, err := askScript(path)
+	if err == nil {
+		behind.Store(key, found)
+	}
+	return found, err
+}
+
+func askScript(path string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, "-I", "-S", "-c", "import sys; print(sys.executable)")

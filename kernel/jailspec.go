@@ -77,7 +77,7 @@ func PlanFor(opts Options, host jail.Features) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	python, err := interpreter(s.opts.PythonBin)
+	python, err := interpreter(s.opts.PythonBin, s.dir)
 	if err != nil {
 		return nil, err
 	}

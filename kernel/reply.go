@@ -196,18 +196,17 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 			Reason: d.Reason, Source: source, Count: int(max(o.Count, 1)), Cell: int(o.Cell), Line: int(o.Line), Nearest: d.Nearest})
 	}
 	for _, raw := range c.Audit {
-		var entry map[string]any
-		if json.Unmarshal(raw, &entry) != nil {
-			t.Audit = append(t.Audit, raw)
-			continue
+		var entry map[string]json.RawMessage
+		if json.Unmarshal(raw, &entry) != nil || entry == nil {
+			entry = map[string]json.RawMessage{"entry": raw}
 		}
-		if _, has := entry["source"]; !has {
-			entry["source"] = "declared"
-		}
+		// Whatever a module wrote there: who saw what is the launcher's to say.
+		entry["source"] = json.RawMessage(`"declared"`)
 		tagged := marshal(entry)
 		t.Audit = append(t.Audit, tagged)
-		op, _ := entry["op"].(string)
-		if path, ok := entry["path"].(string); ok {
+		var op, path string
+		_ = json.Unmarshal(entry["op"], &op)
+		if json.Unmarshal(entry["path"], &path) == nil && path != "" {
 			if !strings.HasPrefix(path, "/") {
 				path = s.dir + "/" + path
 			}

@@ -29,7 +29,7 @@ type Session struct {
 
 	mu         sync.Mutex
 	worker     *worker
-	running    int64         // number of the execution that runs; 0 for none
+	running    execution     // what runs; zero for nothing
 	stop       chan struct{} // closed by Abort: everything waiting fails at once
 	generation int
 	cells      int
@@ -153,8 +153,11 @@ func (s *Session) Start(ctx context.Context) error {
 // live returns the worker, started when there is none. The caller has the turn.
 func (s *Session) live() (*worker, error) {
 	s.mu.Lock()
-	w := s.worker
+	w, closed := s.worker, s.closed
 	s.mu.Unlock()
+	if closed {
+		return nil, errClosed
+	}
 	if w != nil {
 		select {
 		case <-w.gone: // died between two calls
@@ -198,27 +201,58 @@ func (s *Session) bury(w *worker) Death {
 	return death
 }
 
+// execution is one cell that runs in one worker: what an interrupt is bound to.
+type execution struct {
+	worker *worker
+	number int64
+	done   chan struct{} // closed when the cell has come back, or its worker has gone
+}
+
 // Interrupt stops the cell that runs now, whose state is kept; false when none
-// runs or the worker did not obey in time (1 s).
+// runs or it had ended before. A cell that does not unwind in time (2 s), and a
+// worker that does not answer (1 s), are ended as by Abort.
 func (s *Session) Interrupt() bool {
 	s.mu.Lock()
-	w, number := s.worker, s.running
+	e := s.running
 	s.mu.Unlock()
-	if w == nil || number == 0 {
+	if e.worker == nil {
 		return false
 	}
-	hit, err := w.interrupt(s.name, number)
-	return err == nil && hit
+	grace, cancel := after(unwindGrace)
+	defer cancel()
+	hit, err := e.worker.interrupt(s.name, e.number)
+	if err == nil && !hit {
+		return false
+	}
+	if err == nil {
+		select {
+		case <-e.done:
+			return true
+		case <-grace:
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running.worker == e.worker && s.running.number == e.number {
+		s.abort()
+	}
+	return true
 }
 
 // Abort kills the worker; the running call and every queued one fail at once.
 func (s *Session) Abort() {
 	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.abort()
+	}
+}
+
+// abort holds the lock throughout, so that what it kills is what runs.
+func (s *Session) abort() {
 	close(s.stop)
 	s.stop = make(chan struct{})
-	w, running := s.worker, s.running
-	s.mu.Unlock()
-	if w != nil && running != 0 {
+	if w := s.running.worker; w != nil {
 		w.kill(KernelKilled)
 	}
 }
@@ -231,8 +265,8 @@ func (s *Session) Close() error {
 		s.mu.Unlock()
 		return nil
 	}
+	s.abort()
 	s.closed = true
-	close(s.stop)
 	w := s.worker
 	s.mu.Unlock()
 	if w != nil {
@@ -269,7 +303,12 @@ func (s *Session) hostCall(m *wire.Message) {
 		w.fail(&wire.ProtocolError{Rule: wire.RuleWrongType, Detail: "input: arguments"})
 		return
 	}
+	if w.calls.Add(1) > wire.MaxHostCalls {
+		w.fail(&wire.ProtocolError{Rule: wire.RuleTooMany, Detail: "host calls that wait for an answer"})
+		return
+	}
 	go func() {
+		defer w.calls.Add(-1)
 		text, err := s.opts.Input(asked.Prompt, asked.Password)
 		answer := wire.Answer{ID: m.ID, Value: text}
 		if err != nil {

@@ -1,9 +1,14 @@
 package kernel
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +28,7 @@ type tempDir struct {
 }
 
 func newTempDir() (*tempDir, error) {
-	path, err := os.MkdirTemp("", tempPattern)
+	path, err := os.MkdirTemp("", fmt.Sprintf("pi-py-kernel-%d-%s-*", os.Getpid(), startTime(os.Getpid())))
 	if err != nil {
 		return nil, fmt.Errorf("make session temp directory: %w", err)
 	}
@@ -49,8 +54,8 @@ func (d *tempDir) remove() {
 }
 
 // sweepTemp removes what launchers that no longer live have left; the number of
-// directories removed. A directory without a lock file is either not ours or
-// being made at this moment: it stays.
+// directories removed. One without a lock file is being made or removed: its
+// name says by whom.
 func sweepTemp() int {
 	found, _ := filepath.Glob(filepath.Join(os.TempDir(), tempPattern))
 	swept := 0
@@ -63,13 +68,42 @@ func sweepTemp() int {
 			continue
 		}
 		lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-		if err != nil {
-			continue
+		switch {
+		case err == nil:
+			if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && os.RemoveAll(path) == nil {
+				swept++
+			}
+			lock.Close()
+		case errors.Is(err, fs.ErrNotExist) && makerGone(filepath.Base(path)):
+			if os.RemoveAll(path) == nil {
+				swept++
+			}
 		}
-		if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && os.RemoveAll(path) == nil {
-			swept++
-		}
-		lock.Close()
 	}
 	return swept
+}
+
+// makerGone says whether the process that a directory's name tells of has ended.
+func makerGone(name string) bool {
+	parts := strings.Split(name, "-")
+	if len(parts) != 6 {
+		return false
+	}
+	pid, err := strconv.Atoi(parts[3])
+	return err == nil && pid > 0 && startTime(pid) != parts[4]
+}
+
+// startTime is when a process began, in clock ticks since boot (proc(5), field
+// 22), so that a pid that was given out again is told apart; "0" for none.
+func startTime(pid int) string {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "0"
+	}
+	// The command's name, in parentheses, may hold anything.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 20 {
+		return "0"
+	}
+	return fields[19]
 }

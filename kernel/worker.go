@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -33,13 +34,14 @@ type worker struct {
 	gone    chan struct{}       // closed when nothing more will be read
 	killed  string              // why the launcher ended it; empty when it did not
 	ended   sync.WaitGroup
+	calls   atomic.Int32 // host calls that wait for an answer
 }
 
 var errGone = errors.New("the worker has gone")
 
 // startWorker starts a generation and waits until it is ready.
 func startWorker(s *Session, generation int) (started *worker, err error) {
-	python, err := interpreter(s.opts.PythonBin)
+	python, err := interpreter(s.opts.PythonBin, s.dir)
 	if err != nil {
 		return nil, err
 	}

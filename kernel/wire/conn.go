@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,8 +17,9 @@ import (
 type Conn struct {
 	conn *net.UnixConn
 
-	write sync.Mutex
-	last  int64 // number of the newest request
+	write  sync.Mutex
+	last   int64 // number of the newest request
+	failed error // a line that was not written whole: nothing may follow it
 
 	buffer   []byte
 	from, to int   // what is read and not yet returned
@@ -73,6 +75,22 @@ func (c *Conn) send(v any, fds []int) error {
 	data := line.Bytes()
 	if len(data) > MaxToWorker {
 		return broken(RuleLineTooLong, "%d bytes to the worker, at most %d", len(data), MaxToWorker)
+	}
+	if c.failed != nil {
+		return c.failed
+	}
+	if c.failed = c.put(data, fds); c.failed != nil {
+		// Half a line may be out. The reader gets an error, too.
+		c.conn.Close()
+	}
+	return c.failed
+}
+
+// put writes a line whole, in time. A worker that was stopped, or that floods
+// without reading, must not hold up the launcher.
+func (c *Conn) put(data []byte, fds []int) error {
+	if err := c.conn.SetWriteDeadline(time.Now().Add(WriteTime)); err != nil {
+		return err
 	}
 	if len(fds) > 0 {
 		n, _, err := c.conn.WriteMsgUnix(data, unix.UnixRights(fds...), nil)

@@ -1,5 +1,7 @@
 package wire
 
+import "time"
+
 // Bounds of the wire. All lengths are bytes unless said otherwise.
 const (
 	MaxToWorker   = 64 << 20  // one line, launcher to worker
@@ -20,3 +22,7 @@ const (
 
 // smallBuffer is what an idle connection keeps for reading.
 const smallBuffer = 4 << 10
+
+// WriteTime is how long a worker may leave a line unread before its wire is
+// given up.
+const WriteTime = 2 * time.Second
