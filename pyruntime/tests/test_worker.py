@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 import time
 import unittest
 
@@ -169,7 +168,6 @@ class Worker(unittest.TestCase):
         reply = self.host.cell("go.set(); t.join()\nfor i in range(4):\n    u = threading.Thread(target=print, args=(i,)); u.start(); u.join()")
         self.assertEqual(reply["stdout"], "0\n1\n2\n3\n")
 
-    @unittest.skipIf(sys.version_info < (3, 10), "Python 3.9 raises no audit event for the start of a thread")
     def test_a_thread_that_a_leftover_starts_is_background_too(self):
         self.host.cell("import threading\ngo = threading.Event()\ndef first():\n    go.wait(); u = threading.Thread(target=print, args=('deep',)); u.start(); u.join()\nt = threading.Thread(target=first); t.start()")
         reply = self.host.cell("go.set(); t.join(); print('mine')")

@@ -11,6 +11,7 @@ package mcp
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"sync/atomic"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,9 +21,9 @@ import (
 
 // Arguments are the tool's parameters.
 type Arguments struct {
-	Code         string `json:"code,omitempty" jsonschema:"Python source of one cell"`
-	Reset        bool   `json:"reset,omitempty" jsonschema:"clear the namespace and return to the session directory; code is not executed"`
-	ReloadSkills bool   `json:"reload_skills,omitempty" jsonschema:"import every mounted skill afresh"`
+	Code         *string `json:"code,omitempty" jsonschema:"Python source of one cell"`
+	Reset        bool    `json:"reset,omitempty" jsonschema:"clear the namespace and return to the session directory; code is not executed"`
+	ReloadSkills bool    `json:"reload_skills,omitempty" jsonschema:"import every mounted skill afresh"`
 }
 
 // Serve answers one client until it leaves or ctx ends. A cancelled call
@@ -31,7 +32,13 @@ func Serve(ctx context.Context, session *kernel.Session, version, description st
 	server := sdk.NewServer(&sdk.Implementation{Name: "cellblock", Version: version}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "python", Description: description},
 		func(ctx context.Context, req *sdk.CallToolRequest, in Arguments) (*sdk.CallToolResult, any, error) {
-			call := kernel.Call{Code: in.Code, Reset: in.Reset, ReloadSkills: in.ReloadSkills}
+			call := kernel.Call{Reset: in.Reset, ReloadSkills: in.ReloadSkills}
+			switch {
+			case in.Code != nil:
+				call.Code = *in.Code
+			case !in.Reset && !in.ReloadSkills:
+				return nil, nil, errors.New("code: missing; it may be left out with reset or reload_skills only")
+			}
 			if token := req.Params.GetProgressToken(); token != nil {
 				done := make(chan struct{})
 				defer close(done)

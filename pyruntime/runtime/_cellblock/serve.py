@@ -170,6 +170,8 @@ class Worker:
         if self.space is None:
             self.session = message.get("session")
             place_directory()
+            if sys.version_info < (3, 12):
+                source.after_import("threading", self.origins.watch)
             source.install()
             self.asker.install()
             os.chdir(message["directory"])

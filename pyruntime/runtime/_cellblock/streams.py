@@ -64,6 +64,16 @@ class Origins:
                 except AttributeError:  # _thread.start_new_thread with a plain function
                     pass
 
+    def watch(self, threading):
+        """Before Python 3.12 no audit event tells that a thread is about to start."""
+        start = threading._start_new_thread
+
+        def start_new_thread(function, *rest):
+            self.adopt(function)
+            return start(function, *rest)
+
+        threading._start_new_thread = start_new_thread
+
     def stale(self):
         """The earlier cell that the caller belongs to; None for the running one."""
         current = self.current
