@@ -11,9 +11,10 @@ import (
 )
 
 // leftovers describes what launchers and their jails have on this host: the
-// processes whose command line names the marker, the mounts, cgroup directories
-// and temp directories of ours.
-func leftovers(t testing.TB, marker string) map[string]bool {
+// processes that work in the marker's directory or name it, the mounts, the
+// cgroup directories of these launchers, and the temp directories that no living
+// launcher holds.
+func leftovers(t testing.TB, marker string, launchers map[int]bool) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
 	entries, err := os.ReadDir("/proc")
@@ -41,13 +42,19 @@ func leftovers(t testing.TB, marker string) map[string]bool {
 		}
 	}
 	filepath.WalkDir("/sys/fs/cgroup", func(path string, d os.DirEntry, err error) error {
-		if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), "cellblock-") {
-			found["cgroup "+path] = true
+		if err != nil || !d.IsDir() || filepath.Base(filepath.Dir(path)) != "cellblock" {
+			return nil
+		}
+		// Named by pid namespace, launcher's pid, its start and a number.
+		if part := strings.Split(d.Name(), "-"); len(part) > 1 {
+			if pid, err := strconv.Atoi(part[1]); err == nil && launchers[pid] {
+				found["cgroup "+path] = true
+			}
 		}
 		return nil
 	})
 	for name := range listTmp(t) {
-		if strings.HasPrefix(name, "pi-py-kernel-") {
+		if strings.HasPrefix(name, "pi-py-kernel-") && !held(filepath.Join(os.TempDir(), name)) {
 			found["temp directory "+name] = true
 		}
 	}
@@ -62,7 +69,8 @@ func TestSIGKILL(t *testing.T) {
 		rounds = 20
 	}
 	dir := newDirIn(t, "/var/tmp")
-	before := leftovers(t, dir)
+	launchers, groups := map[int]bool{}, 0
+	before := leftovers(t, dir, launchers)
 	const cells = `import os, subprocess
 if not os.fork():
     os.setsid()
@@ -77,9 +85,17 @@ import time; time.sleep(300)`
 		// From before the clone of the stage to the middle of the third cell.
 		time.Sleep(time.Duration(rand.IntN(400)) * time.Millisecond)
 		l.kill()
+		launchers[l.cmd.Process.Pid] = true
 		if i%50 == 49 {
-			t.Logf("%d of %d", i+1, rounds)
+			for what := range leftovers(t, dir, launchers) {
+				if !before[what] {
+					groups++
+				}
+			}
 		}
+	}
+	if rounds == 200 && groups == 0 {
+		t.Error("control: no killed launcher left anything to sweep, so the moments are too early")
 	}
 	// The next start sweeps.
 	out := command(t).run("run", "--mode", "enforce", "--session", dir, "--python", pythonBin(), "-c", "1 + 1")
@@ -89,7 +105,7 @@ import time; time.sleep(300)`
 	var extra []string
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		extra = extra[:0]
-		for what := range leftovers(t, dir) {
+		for what := range leftovers(t, dir, launchers) {
 			if !before[what] {
 				extra = append(extra, what)
 			}
@@ -110,6 +126,7 @@ import time; time.sleep(300)`
 // directory and cgroup away.
 func TestEndsWhole(t *testing.T) {
 	dir := newDirIn(t, "/var/tmp")
+	launchers := map[int]bool{os.Getpid(): true}
 	s := open(t, at(dir))
 	s.ok(`
 import signal, time
@@ -122,7 +139,7 @@ if not os.fork():
     while True: time.sleep(1)`)
 	count := func() int {
 		n := 0
-		for what := range leftovers(t, dir) {
+		for what := range leftovers(t, dir, launchers) {
 			if strings.HasPrefix(what, "process ") {
 				n++
 			}
@@ -140,7 +157,7 @@ if not os.fork():
 		t.Errorf("close took %v", took)
 	}
 	eventually(t, "every process of the session is gone", 5*time.Second, func() bool { return count() == 0 })
-	for what := range leftovers(t, dir) {
+	for what := range leftovers(t, dir, launchers) {
 		if strings.HasPrefix(what, "mount ") {
 			t.Errorf("left: %s", what)
 		}
