@@ -174,8 +174,8 @@ func (s *scanner) array(what string, limit int, item func(n int) error) error {
 }
 
 func (s *scanner) wrong(what, want string) error {
-	if s.peek() == 0 {
-		return s.syntax("a value")
+	if c := s.peek(); c == 0 || bytes.IndexByte([]byte(`{["tfn-0123456789`), c) < 0 {
+		return s.syntax(want)
 	}
 	return broken(RuleWrongType, "%s: want %s, have %s", what, want, excerpt(s.b[s.i:]))
 }

@@ -28,7 +28,7 @@ func TestParseRefusesWhatIsNotInTheProtocol(t *testing.T) {
 		{`{"id":1,"op":"host","name":"x"}`, RuleMissingField},
 		{`{"id":1,"op":"host","name":"x","arguments":[]}`, RuleWrongType},
 		{`{"id":1,"op":"host","name":"x","arguments":{},"value":1}`, RuleUnknownField},
-		{`{"id":1,"value":NaN}`, RuleWrongType},
+		{`{"id":1,"value":NaN}`, RuleNotJSON},
 		{`{"id":1,"value":"\ud800"}`, RuleNotText},
 		{"{\"id\":1,\"value\":\"\xff\"}", RuleNotText},
 		{`{"id":1,"value":1} {}`, RuleNotJSON},
