@@ -89,7 +89,7 @@ var callAttacks = []attack{
 	{name: "finit_module", where: asRoot, refused: no, code: call(unix.SYS_FINIT_MODULE, `, -1, b"", 0`)},
 	{name: "delete_module", where: asRoot, refused: no, code: call(unix.SYS_DELETE_MODULE, `, b"no_such_module", 0`)},
 	{name: "kexec_load", where: asRoot, refused: no, code: call(unix.SYS_KEXEC_LOAD, `, 0, 99, 0, 0x12340000`)},
-	{name: "settimeofday", refused: no, code: call(unix.SYS_SETTIMEOFDAY, `, 0, 0`)},
+	{name: "settimeofday", where: asRoot, refused: no, code: call(unix.SYS_SETTIMEOFDAY, `, 0, 0`)},
 	{name: "sethostname", where: namespaced, refused: no, code: `verdict = in_child(socket.sethostname, "elsewhere")`},
 	{name: "setdomainname", where: namespaced, refused: no, code: call(unix.SYS_SETDOMAINNAME, `, b"elsewhere", 9`)},
 	{name: "syslog", where: asRoot, refused: no, code: call(unix.SYS_SYSLOG, `, 10, 0, 0`)},
