@@ -28,7 +28,6 @@ var (
 	needLandlock   = register("landlock", probeLandlock)
 	needGit        = register("git", onPath("git"))
 	needCompiler   = register("gcc", onPath("gcc"))
-	needNPM        = register("npm", onPath("npx"))
 	needNumpy      = register("numpy", pythonImports("numpy"))
 	needMatplotlib = register("matplotlib", pythonImports("matplotlib"))
 	needPandas     = register("pandas", pythonImports("pandas"))
