@@ -37,9 +37,15 @@ func newTempDir() (*tempDir, error) {
 		os.RemoveAll(path)
 		return nil, fmt.Errorf("session temp directory: %w", err)
 	}
-	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o600)
+	// The lock is held before it has the name by which a sweep finds it: one that
+	// came in between would take it, and the directory with it.
+	making := filepath.Join(path, lockName+".new")
+	lock, err := os.OpenFile(making, os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o600)
 	if err == nil {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err == nil {
+		err = os.Rename(making, filepath.Join(path, lockName))
 	}
 	if err != nil {
 		os.RemoveAll(path)
