@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -10,7 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const pipeSize = 1 << 20 // bytes; the most that an ordinary user may ask for
+const (
+	pipeSize = 1 << 20 // bytes; the most that an ordinary user may ask for
+	maxPairs = 64      // pairs that processes of earlier cells may keep open
+)
 
 // pipes are the launcher's ends of one pair of a worker's standard streams. A
 // child that outlives its cell keeps the pair that was in use when it was born.
@@ -28,6 +32,7 @@ type output struct {
 	mu         sync.Mutex
 	current    *cellOutput // nil between cells
 	pair       *pipes
+	older      []*pipes // that a process of an earlier cell still holds, oldest first
 	background []OutputRecord
 	dropped    int64
 	log        *capped // what came before the first cell and between cells
@@ -57,17 +62,42 @@ func (o *output) open() (worker [2]*os.File, err error) {
 		p.ends[i] = os.NewFile(uintptr(fds[0]), p.names[i])
 		worker[i] = os.NewFile(uintptr(fds[1]), p.names[i])
 	}
+	p.ended.Add(len(p.ends))
 	o.mu.Lock()
 	if o.pair != nil {
 		o.pair.old = true
+		o.older = append(o.older, o.pair)
 	}
 	o.pair = p
+	var over *pipes
+	if len(o.older) > maxPairs {
+		// Whoever writes there gets EPIPE: a worker may hold as many as it likes.
+		over, o.older = o.older[0], o.older[1:]
+	}
 	o.mu.Unlock()
+	if over != nil {
+		over.close()
+	}
 	for i := range p.ends {
-		p.ended.Add(1)
 		go p.read(i)
 	}
+	go p.forget()
 	return worker, nil
+}
+
+// forget takes a pair off the list once nobody holds its other ends.
+func (p *pipes) forget() {
+	p.ended.Wait()
+	p.out.mu.Lock()
+	defer p.out.mu.Unlock()
+	p.out.older = slices.DeleteFunc(p.out.older, func(o *pipes) bool { return o == p })
+}
+
+func (p *pipes) close() {
+	for _, end := range p.ends {
+		end.Close()
+	}
+	p.ended.Wait()
 }
 
 // read moves what comes through one pipe to its place until every writer has
@@ -182,18 +212,18 @@ func (o *output) finish() (background []OutputRecord, dropped int64) {
 	return background, dropped
 }
 
-// close ends the current pair's readers; older pairs end with their writers,
-// which the end of the jail takes along.
+// close ends every reader, also of pairs that a process still holds which
+// outlived the worker.
 func (o *output) close() {
 	o.mu.Lock()
-	pair := o.pair
-	o.pair = nil
+	pairs := o.older
+	if o.pair != nil {
+		pairs = append(pairs, o.pair)
+	}
+	o.pair, o.older = nil, nil
 	o.mu.Unlock()
-	if pair != nil {
-		for _, end := range pair.ends {
-			end.Close()
-		}
-		pair.ended.Wait()
+	for _, p := range pairs {
+		p.close()
 	}
 }
 
