@@ -52,6 +52,11 @@ func Open(opts Options) (*Session, error) {
 			return nil, err
 		}
 	}
+	for _, dir := range s.opts.State {
+		// What is not there cannot be hidden, and a session could make it. Where the
+		// launcher cannot make it, neither can a session, which has fewer rights.
+		_ = os.MkdirAll(dir, 0o700)
+	}
 	sweepTemp()
 	s.turn <- struct{}{}
 	return s, nil

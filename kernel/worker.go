@@ -63,6 +63,7 @@ func startWorker(s *Session, generation int) (started *worker, err error) {
 	if err := pyruntime.WriteTo(source); err != nil {
 		return nil, err
 	}
+	addBytecode(s.opts.Bytecode, python, source, s.dir)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("wire: %w", err)

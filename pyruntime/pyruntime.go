@@ -26,6 +26,9 @@ import (
 //go:embed runtime/boot.py runtime/_cellblock/*.py
 var embedded embed.FS
 
+// Package is the directory of modules beside boot.py.
+const Package = "_cellblock"
+
 // MinVersion is the oldest CPython that the worker runs on.
 const MinVersion = "3.9"
 

@@ -86,6 +86,7 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 	}
 	if state := stateDir(); state != "" {
 		o.State = []string{state}
+		o.Bytecode = filepath.Join(state, "bytecode")
 	}
 	return o, nil
 }
