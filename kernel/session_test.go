@@ -327,3 +327,15 @@ func TestInterpreterOfAVirtualEnvironmentInTmp(t *testing.T) {
 		}
 	})
 }
+
+// Fresh pipes are made after cells that left something behind, and only then.
+func TestOnlyCellsThatMadeProcessesCostFreshPipes(t *testing.T) {
+	needStage(t)
+	s := open(t, Options{})
+	for code, want := range map[string]bool{"1": false, "import subprocess; subprocess.run(['true'])": true} {
+		run(t, s, "0")
+		if run(t, s, code); s.worker.forked != want {
+			t.Errorf("%s: fresh pipes %v, want %v", code, s.worker.forked, want)
+		}
+	}
+}
