@@ -176,15 +176,33 @@ func (p *Process) Pid() int { return p.worker }
 func (p *Process) StagePid() int { return p.stage }
 
 // Signal sends a signal to the worker. os.ErrProcessDone when it has ended.
-func (p *Process) Signal(sig syscall.Signal) error { return p.signal(&p.workerfd, sig) }
+func (p *Process) Signal(sig syscall.Signal) error { return p.signal(&p.workerfd, sig, 0) }
 
-func (p *Process) signal(fd *int, sig syscall.Signal) error {
+// signalProcessGroup is PIDFD_SIGNAL_PROCESS_GROUP, which came with Linux 6.9.
+const signalProcessGroup = 1 << 2
+
+// SignalGroup sends a signal to the worker and to those of its descendants that
+// have stayed in its process group, as a terminal does.
+func (p *Process) SignalGroup(sig syscall.Signal) error {
+	err := p.signal(&p.workerfd, sig, signalProcessGroup)
+	if err != unix.EINVAL {
+		return err
+	}
+	// The worker leads its group, and its number is not given out again while the
+	// stage has not waited for it: look that it is there, then use it.
+	if err := p.Signal(0); err != nil {
+		return err
+	}
+	return syscall.Kill(-p.worker, sig)
+}
+
+func (p *Process) signal(fd *int, sig syscall.Signal, flags int) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if *fd < 0 {
 		return os.ErrProcessDone
 	}
-	err := unix.PidfdSendSignal(*fd, sig, nil, 0)
+	err := unix.PidfdSendSignal(*fd, sig, nil, flags)
 	if err == unix.ESRCH {
 		return os.ErrProcessDone
 	}
@@ -194,7 +212,7 @@ func (p *Process) signal(fd *int, sig syscall.Signal) error {
 // Kill ends every process of the jail at once and returns without waiting; see
 // Done. It may be called more than once.
 func (p *Process) Kill() {
-	_ = p.signal(&p.stagefd, syscall.SIGKILL)
+	_ = p.signal(&p.stagefd, syscall.SIGKILL, 0)
 }
 
 // Done is closed when every process of the jail is gone.

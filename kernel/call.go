@@ -20,15 +20,15 @@ const resetText = "(namespace reset)"
 // ends first, the cell is interrupted, and killed if it does not unwind in time.
 func (s *Session) Call(ctx context.Context, c Call) Result {
 	if err := s.take(ctx); err != nil {
-		return s.failed(KernelKilled, "python kernel killed: "+err.Error(), nil)
+		return s.notStarted(errStopped{err})
 	}
 	defer s.give()
 	s.mu.Lock()
 	stop := s.stop
 	s.mu.Unlock()
-	w, err := s.live()
+	w, err := s.live(ctx)
 	if err != nil {
-		return s.failed(ToolError, err.Error(), nil)
+		return s.notStarted(err)
 	}
 	s.mu.Lock()
 	lost := s.lost // also by a death between two calls
@@ -39,8 +39,8 @@ func (s *Session) Call(ctx context.Context, c Call) Result {
 		// Processes and threads of the old namespace cannot be told to end from
 		// within it; a fresh worker has none.
 		s.retire(w)
-		if w, err = s.live(); err != nil {
-			return s.failed(ToolError, err.Error(), nil)
+		if w, err = s.live(ctx); err != nil {
+			return s.notStarted(err)
 		}
 		r = s.result(w)
 		r.Content = []Content{{Type: "text", Text: resetText}}
@@ -68,6 +68,14 @@ func (s *Session) Call(ctx context.Context, c Call) Result {
 		s.mu.Unlock()
 	}
 	return r
+}
+
+// notStarted is the result of a call that found no worker to run in.
+func (s *Session) notStarted(err error) Result {
+	if errors.As(err, new(errStopped)) {
+		return s.failed(KernelKilled, "python kernel killed: "+err.Error(), nil)
+	}
+	return s.failed(ToolError, err.Error(), nil)
 }
 
 // runtimeCall resets the namespace or reloads the skills.

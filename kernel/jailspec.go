@@ -35,7 +35,7 @@ func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {
 }
 
 // jailTier returns how workers of this session are started in a jail.
-func (s *Session) jailTier() (func(launch) (process, error), error) {
+func (s *Session) jailTier() (func(context.Context, launch) (process, error), error) {
 	profile, filter, err := s.profileOf()
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Session) jailTier() (func(launch) (process, error), error) {
 	if _, err := jail.Sweep(); err != nil {
 		return nil, fmt.Errorf("sweep control groups of dead launchers: %w", err)
 	}
-	return func(l launch) (process, error) {
+	return func(ctx context.Context, l launch) (process, error) {
 		spec, err := s.jailSpec(profile, filter, l)
 		if err != nil {
 			return nil, err
@@ -52,7 +52,7 @@ func (s *Session) jailTier() (func(launch) (process, error), error) {
 		if err != nil {
 			return nil, err
 		}
-		started, err := jail.Start(context.Background(), p, jail.StartOptions{
+		started, err := jail.Start(ctx, p, jail.StartOptions{
 			Wire: l.wire, Stdout: l.stdout, Stderr: l.stderr, Log: s.opts.Log})
 		if err != nil {
 			return nil, err

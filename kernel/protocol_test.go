@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"runtime"
 	"strings"
 	"testing"
@@ -34,12 +35,12 @@ func withFake(t *testing.T, bad string, o Options) *Session {
 	s := open(t, o)
 	real := s.start
 	first := true
-	s.start = func(l launch) (process, error) {
+	s.start = func(ctx context.Context, l launch) (process, error) {
 		if first {
 			first = false
 			l.argv = []string{"/usr/bin/python3", "-I", "-c", "BAD = " + pythonString(bad) + fakeWorker}
 		}
-		return real(l)
+		return real(ctx, l)
 	}
 	return s
 }
@@ -176,5 +177,43 @@ func TestDeclaredEntriesCannotPoseAsTheSystems(t *testing.T) {
 		if !strings.Contains(string(entry), `"source":"declared"`) {
 			t.Errorf("%s", entry)
 		}
+	}
+}
+
+// A start that hangs is given up by Abort, by the caller's context and by Close,
+// long before its own time limit, and the next call starts afresh.
+func TestAStartCanBeGivenUp(t *testing.T) {
+	for name, give := range map[string]func(*Session, context.CancelFunc){
+		"abort":  func(s *Session, _ context.CancelFunc) { s.Abort() },
+		"cancel": func(_ *Session, cancel context.CancelFunc) { cancel() },
+		"close":  func(s *Session, _ context.CancelFunc) { s.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := open(t, Options{Tier: TierProcess, StartTimeout: time.Hour})
+			real, started, first := s.start, make(chan struct{}), true
+			s.start = func(ctx context.Context, l launch) (process, error) {
+				if first {
+					first = false
+					defer close(started)
+					l.argv = []string{"/usr/bin/python3", "-I", "-c", "import time; time.sleep(1000)"}
+				}
+				return real(ctx, l)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			done := make(chan Result)
+			go func() { done <- s.Call(ctx, Call{Code: "1"}) }()
+			<-started
+			give(s, cancel)
+			r := <-done
+			if !r.IsError || r.Details.Error.Name != KernelKilled {
+				t.Fatalf("%+v", r.Details.Error)
+			}
+			if name != "close" {
+				if r := run(t, s, "1 + 1"); r.Text() != "2" {
+					t.Errorf("the next call: %q", r.Text())
+				}
+			}
+		})
 	}
 }

@@ -23,7 +23,7 @@ type Session struct {
 	name   string
 	dir    string
 	policy policy.Policy
-	start  func(launch) (process, error)
+	start  func(context.Context, launch) (process, error)
 
 	turn chan struct{} // holds one token; who has it runs
 
@@ -120,6 +120,11 @@ func (s *Session) Info() Info {
 	return i
 }
 
+// errStopped is a start that was given up from outside.
+type errStopped struct{ cause error }
+
+func (e errStopped) Error() string { return e.cause.Error() }
+
 var (
 	errAborted = errors.New("aborted")
 	errClosed  = errors.New("session: closed")
@@ -151,14 +156,15 @@ func (s *Session) Start(ctx context.Context) error {
 		return err
 	}
 	defer s.give()
-	_, err := s.live()
+	_, err := s.live(ctx)
 	return err
 }
 
-// live returns the worker, started when there is none. The caller has the turn.
-func (s *Session) live() (*worker, error) {
+// live returns the worker, started when there is none; Abort and the end of ctx
+// end a start. The caller has the turn.
+func (s *Session) live(ctx context.Context) (*worker, error) {
 	s.mu.Lock()
-	w, closed := s.worker, s.closed
+	w, closed, stop := s.worker, s.closed, s.stop
 	s.mu.Unlock()
 	if closed {
 		return nil, errClosed
@@ -171,7 +177,19 @@ func (s *Session) live() (*worker, error) {
 			return w, nil
 		}
 	}
-	w, err := startWorker(s, s.generation+1)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-stop:
+			cancel(errAborted)
+		case <-ctx.Done():
+		}
+	}()
+	w, err := startWorker(ctx, s, s.generation+1)
+	if err != nil && ctx.Err() != nil {
+		return nil, errStopped{context.Cause(ctx)}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -328,6 +328,26 @@ func TestInterpreterOfAVirtualEnvironmentInTmp(t *testing.T) {
 	})
 }
 
+// A cell that waits for a child in system(3), where Python cannot hear a signal,
+// is interrupted with the child and keeps its state.
+func TestInterruptReachesWhatACellWaitsFor(t *testing.T) {
+	tiers(t, Options{}, func(t *testing.T, s *Session) {
+		started := make(chan struct{})
+		go func() {
+			<-started
+			s.Interrupt()
+		}()
+		r := s.Call(t.Context(), Call{Code: "kept = 1\nos.system('echo in; sleep 1000'); import time; time.sleep(1000)",
+			Output: func(_, _ string) { close(started) }})
+		if r.Details.Error == nil || r.Details.Error.Name != "KeyboardInterrupt" {
+			t.Fatalf("%+v", r.Details)
+		}
+		if got := value(t, s, "kept"); got != "1" {
+			t.Fatal(got)
+		}
+	})
+}
+
 // Fresh pipes are made after cells that left something behind, and only then.
 func TestOnlyCellsThatMadeProcessesCostFreshPipes(t *testing.T) {
 	needStage(t)

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"sync"
@@ -27,6 +28,7 @@ const wireNumber = 3
 // process is a worker that a tier has started, and everything below it.
 type process interface {
 	Signal(syscall.Signal) error
+	SignalGroup(syscall.Signal) error // the worker and its process group
 	Kill()
 	Done() <-chan struct{}
 	Exit() exitStatus // after Done
@@ -41,7 +43,7 @@ type unjailed struct {
 	kill sync.Once
 }
 
-func startUnjailed(l launch) (process, error) {
+func startUnjailed(_ context.Context, l launch) (process, error) {
 	cmd := exec.Command(l.argv[0], l.argv[1:]...)
 	cmd.Env, cmd.Dir = l.env, l.dir
 	cmd.Stdout, cmd.Stderr = l.stdout, l.stderr
@@ -70,6 +72,8 @@ func startUnjailed(l launch) (process, error) {
 }
 
 func (p *unjailed) Signal(s syscall.Signal) error { return p.cmd.Process.Signal(s) }
+
+func (p *unjailed) SignalGroup(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
 
 func (p *unjailed) Kill() {
 	p.kill.Do(func() {

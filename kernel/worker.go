@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -40,7 +41,7 @@ type worker struct {
 var errGone = errors.New("the worker has gone")
 
 // startWorker starts a generation and waits until it is ready.
-func startWorker(s *Session, generation int) (started *worker, err error) {
+func startWorker(ctx context.Context, s *Session, generation int) (started *worker, err error) {
 	python, err := interpreter(s.opts.PythonBin, s.dir)
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func startWorker(s *Session, generation int) (started *worker, err error) {
 	defer ends[0].Close()
 	defer ends[1].Close()
 	start := time.Now()
-	w.proc, err = s.start(launch{
+	w.proc, err = s.start(ctx, launch{
 		argv: pyruntime.Command(python, source, wireNumber), env: s.environment(), dir: s.dir,
 		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path,
 		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout,
@@ -91,6 +92,7 @@ func startWorker(s *Session, generation int) (started *worker, err error) {
 	theirs.Close()
 	w.ended.Add(1)
 	go w.read()
+	defer context.AfterFunc(ctx, w.proc.Kill)()
 	if err := w.ready(s, python, start); err != nil {
 		return nil, err
 	}
@@ -134,8 +136,12 @@ func (w *worker) ready(s *Session, python string, start time.Time) error {
 // ownEnd bounds the wait for the exit status of a worker whose wire has closed.
 const ownEnd = time.Second
 
-// signalEvery is the time between two signals of one interrupt.
-const signalEvery = 50 * time.Millisecond
+const (
+	// signalEvery is the time between two signals of one interrupt.
+	signalEvery = 50 * time.Millisecond
+	// aloneFor is how many of them go to the worker alone.
+	aloneFor = 5
+)
 
 var errLate = errors.New("no answer in time")
 
@@ -228,9 +234,15 @@ func (w *worker) interrupt(session string, number int64) (hit bool, err error) {
 	// request on the wire does nothing.
 	again := time.NewTicker(signalEvery)
 	defer again.Stop()
-	for {
-		// After the request, so that the handler finds it on the wire.
-		if err := w.proc.Signal(syscall.SIGINT); err != nil {
+	for sent := 0; ; sent++ {
+		// After the request, so that the handler finds it on the wire. A worker that
+		// waits for a child in system(3) ignores the signal until the child has
+		// ended, so the child gets it too, as it would from a terminal.
+		signal := w.proc.Signal
+		if sent >= aloneFor {
+			signal = w.proc.SignalGroup
+		}
+		if err := signal(syscall.SIGINT); err != nil {
 			return false, errGone
 		}
 		select {
