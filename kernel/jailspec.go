@@ -144,33 +144,65 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 	for _, path := range interpreterPaths(l.interpreter, covered) {
 		spec.Binds = append(spec.Binds, jail.Bind{Source: path, Target: path, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the interpreter, read-only"})
 	}
-	if file := s.account(); file != nil {
-		spec.Files = append(spec.Files, *file)
-	}
+	spec.Files = append(spec.Files, s.accounts()...)
+	spec.Files = append(spec.Files, s.resolver()...)
 	return spec, nil
 }
 
-// account gives the worker's id an entry in /etc/passwd when it has none: much
-// software asks who it is.
-func (s *Session) account() *jail.File {
-	uid := os.Geteuid()
+// workerIDs are the host's ids that a worker runs as.
+func (o Options) workerIDs() (uid, gid int) {
+	if os.Geteuid() != 0 {
+		return os.Geteuid(), os.Getegid()
+	}
+	uid = o.HostUID
 	if uid == 0 {
-		if uid = s.opts.HostUID; uid == 0 {
-			uid = jail.DefaultID
-		}
+		uid = jail.DefaultID
 	}
-	if _, err := user.LookupId(strconv.Itoa(uid)); err == nil {
-		return nil
+	gid = o.HostGID
+	if gid == 0 {
+		gid = uid
 	}
-	content, err := os.ReadFile("/etc/passwd")
+	return uid, gid
+}
+
+// accounts give the worker's ids their names where they have none: much software
+// asks who it is.
+func (s *Session) accounts() (files []jail.File) {
+	uid, gid := s.opts.workerIDs()
+	if _, err := user.LookupId(strconv.Itoa(uid)); err != nil {
+		files = append(files, with("/etc/passwd", fmt.Sprintf("session:x:%d:%d:session:/tmp/home:/bin/sh\n", uid, gid), "the worker's id has a name"))
+	}
+	if _, err := user.LookupGroupId(strconv.Itoa(gid)); err != nil {
+		files = append(files, with("/etc/group", fmt.Sprintf("session:x:%d:\n", gid), "the worker's group has a name"))
+	}
+	return files
+}
+
+// with is a file of the host with one line more.
+func with(path, line, reason string) jail.File {
+	content, err := os.ReadFile(path)
 	if err != nil {
 		content = nil
 	}
 	if n := len(content); n > 0 && content[n-1] != '\n' {
 		content = append(content, '\n')
 	}
-	content = append(content, fmt.Sprintf("session:x:%d:%d:session:/tmp/home:/bin/sh\n", uid, uid)...)
-	return &jail.File{Path: "/etc/passwd", Content: content, Optional: true, Reason: "the worker's id has a name"}
+	return jail.File{Path: path, Content: append(content, line...), Optional: true, Reason: reason}
+}
+
+// resolver shows the host's list of name servers where it is a link to a place
+// that is private inside, as systemd's resolver makes it.
+func (s *Session) resolver() (files []jail.File) {
+	const path = "/etc/resolv.conf"
+	real, err := filepath.EvalSymlinks(path)
+	if s.policy.Net != policy.NetHost || err != nil || !(policy.Within("/run", real) || policy.Within("/tmp", real)) {
+		return nil
+	}
+	content, err := os.ReadFile(real)
+	if err != nil {
+		return nil
+	}
+	return []jail.File{{Path: real, Content: content, Optional: true, Reason: "the host's name servers"}}
 }
 
 // jailed is a worker in a jail.

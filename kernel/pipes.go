@@ -37,10 +37,12 @@ type output struct {
 	dropped    int64
 	log        *capped // what came before the first cell and between cells
 	buffer     []byte
+	uid, gid   int // who may open the worker's ends again, by /dev/stdout
 }
 
-func newOutput() *output {
-	return &output{log: &capped{limit: 8192}, buffer: make([]byte, 64<<10)}
+// newOutput makes pipes that belong to an id of the host; -1 leaves them ours.
+func newOutput(uid, gid int) *output {
+	return &output{log: &capped{limit: 8192}, buffer: make([]byte, 64<<10), uid: uid, gid: gid}
 }
 
 // open makes a fresh pair and returns the worker's ends, which the caller
@@ -57,6 +59,8 @@ func (o *output) open() (worker [2]*os.File, err error) {
 			return worker, fmt.Errorf("pipe for %s: %w", p.names[i], err)
 		}
 		_, _ = unix.FcntlInt(uintptr(fds[0]), unix.F_SETPIPE_SZ, pipeSize)
+		// A pipe is made for its maker alone (0600), and the worker may be another id.
+		_ = unix.Fchown(fds[1], o.uid, o.gid)
 		// Only the read end's description: the worker's own stays blocking.
 		_ = unix.SetNonblock(fds[0], true)
 		p.ends[i] = os.NewFile(uintptr(fds[0]), p.names[i])

@@ -11,7 +11,7 @@ import (
 // number of descriptors, and none after the end.
 func TestOldPipesAreBounded(t *testing.T) {
 	before := descriptors(t)
-	out := newOutput()
+	out := newOutput(-1, -1)
 	var held []*os.File
 	for range 3 * maxPairs {
 		ends, err := out.open()

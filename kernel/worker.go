@@ -50,7 +50,11 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{temp: temp, out: newOutput(), generation: generation,
+	uid, gid := -1, -1
+	if s.opts.Tier == TierJail {
+		uid, gid = s.opts.workerIDs()
+	}
+	w := &worker{temp: temp, out: newOutput(uid, gid), generation: generation,
 		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{}), onCall: s.hostCall}
 	defer func() {
 		if err != nil {

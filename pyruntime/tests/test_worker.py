@@ -103,6 +103,10 @@ class Worker(unittest.TestCase):
             self.assertEqual(host.hosted[0]["arguments"], {"prompt": "who? ", "password": False})
             self.assertEqual(host.cell("import getpass; getpass.getpass()")["value"], "'Ada'")
             self.assertIs(host.hosted[1]["arguments"]["password"], True)
+            # Two threads cannot read the wire: one of them would get the other's reply.
+            code = "import threading\ndef f():\n    try: input()\n    except Exception as e: print(type(e).__name__, e.code)\nt = threading.Thread(target=f); t.start(); t.join()"
+            self.assertEqual(host.cell(code)["stdout"], "HostError wrong-thread\n")
+            self.assertEqual(len(host.hosted), 2)
 
     def test_stdin_that_the_host_sent(self):
         self.host.request("stdin", text="a\nb\n")

@@ -27,7 +27,10 @@ def canonical(path, dir_fd, follow):
         head, _, tail = path.rstrip("/").rpartition("/")
         if tail in ("", ".", ".."):
             return _real(path), True
-        full = _join(_real(head or ("/" if path.startswith("/") else ".")), tail)
+        head = _real(head or ("/" if path.startswith("/") else "."))
+        if head is None:
+            return None, False
+        full = _join(head, tail)
     except FileNotFoundError:
         return os.path.realpath(path) if follow else _unresolved(path), False
     except (OSError, ValueError):
@@ -43,7 +46,10 @@ def _real(path):
     # O_PATH resolves as the kernel does and opens nothing.
     fd = os.open(path, _LOOK)
     try:
-        return os.readlink(_FD % fd)
+        found = os.readlink(_FD % fd)
+        if found[0] != "/" or found.endswith(" (deleted)") and not os.fstat(fd).st_nlink:
+            return None  # a pipe, a socket, a memfd: it has no place in the tree
+        return found
     finally:
         os.close(fd)
 

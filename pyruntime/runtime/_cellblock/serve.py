@@ -1,6 +1,7 @@
 """The worker's loop: one request of the host after the other."""
 
 import _signal
+import _thread
 import builtins
 import os
 import sys
@@ -369,6 +370,9 @@ class Worker:
         """One host call; waits for its reply. HostError when it is refused."""
         if self.running is None or not self.wire.alive:
             raise HostError("scope-closed", "host calls are possible from a running cell only")
+        if _thread.get_ident() != self.origins.main:
+            # The main thread may be reading the wire, and would get the reply.
+            raise HostError("wrong-thread", "host calls are possible from the cell's main thread only")
         self.calls += 1
         number = self.calls
         self.wire.send({"id": number, "op": "host", "name": name, "arguments": codec.describe(arguments)})
