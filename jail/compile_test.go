@@ -158,13 +158,13 @@ func TestIDMappingIsOneToOne(t *testing.T) {
 		inner, outer := map[int]bool{}, map[int]bool{}
 		for _, m := range idMapping(c[0], c[1]) {
 			for probe := range map[int]bool{c[0]: true, c[1]: true, 0: true, 1: true, 999: true, 1001: true, 70000: true} {
-				if probe >= m.ContainerID && probe < m.ContainerID+m.Size {
+				if probe >= m.inner && probe < m.inner+m.size {
 					if inner[probe] {
 						t.Errorf("%v: disk id %d is mapped twice", c, probe)
 					}
 					inner[probe] = true
 				}
-				if probe >= m.HostID && probe < m.HostID+m.Size {
+				if probe >= m.outer && probe < m.outer+m.size {
 					if outer[probe] {
 						t.Errorf("%v: host id %d is mapped twice", c, probe)
 					}

@@ -1,8 +1,10 @@
 package jail
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -75,15 +77,15 @@ func TestEachCallOfTheSetUpFailing(t *testing.T) {
 // useStage replaces the embedded stage for one test.
 func useStage(t *testing.T, body []byte) {
 	t.Helper()
-	before := stageBytes
+	before := openStage
 	imageMu.Lock()
 	old := imageFile
-	imageFile, stageBytes = nil, func() ([]byte, error) { return body, nil }
+	imageFile, openStage = nil, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	imageMu.Unlock()
 	t.Cleanup(func() {
 		imageMu.Lock()
 		imageFile.Close()
-		imageFile, stageBytes = old, before
+		imageFile, openStage = old, before
 		imageMu.Unlock()
 	})
 }

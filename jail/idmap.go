@@ -6,9 +6,11 @@ import (
 	"os"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
+	"cellblock/jail/holder"
 	"cellblock/jail/mount"
 	"cellblock/jail/plan"
 )
@@ -28,31 +30,18 @@ func users(m plan.IDMap) (*os.File, error) {
 	if f := usersFiles[m]; f != nil {
 		return f, nil
 	}
-	stage, err := image()
-	if err != nil {
-		return nil, err
-	}
-	var pipe [2]int
-	if err := syscall.Pipe2(pipe[:], syscall.O_CLOEXEC); err != nil {
-		return nil, fmt.Errorf("pipe: %w", err)
-	}
-	// A process is needed to have the namespace for as long as we open it. It
-	// ends when this end of its pipe is closed.
-	pid, err := spawn("/proc/self/fd/3", []string{"cellblock-users", plan.HoldArgument}, &syscall.ProcAttr{
-		Files: []uintptr{uintptr(pipe[0]), 1, 2, stage.Fd()},
-		Sys: &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, Pdeathsig: syscall.SIGKILL,
-			UidMappings: idMapping(m.FSUID, m.UID), GidMappings: idMapping(m.FSGID, m.GID)},
-	}, nil)
-	syscall.Close(pipe[0])
-	defer syscall.Close(pipe[1])
-	if err != nil {
-		return nil, fmt.Errorf("clone of a user namespace: %w", err)
-	}
-	defer func() {
-		_ = syscall.Kill(pid, syscall.SIGKILL)
-		_, _ = syscall.Wait4(pid, nil, 0, nil)
-	}()
-	f, err := os.Open("/proc/" + strconv.Itoa(pid) + "/ns/user")
+	var f *os.File
+	err := holder.With(func(pid int) (err error) {
+		at := "/proc/" + strconv.Itoa(pid)
+		for name, maps := range map[string][]idRange{"/uid_map": idMapping(m.FSUID, m.UID), "/gid_map": idMapping(m.FSGID, m.GID)} {
+			// One write: Linux takes a map whole or not at all (user_namespaces(7)).
+			if err := os.WriteFile(at+name, []byte(idLines(maps)), 0); err != nil {
+				return err
+			}
+		}
+		f, err = os.Open(at + "/ns/user")
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -63,20 +52,31 @@ func users(m plan.IDMap) (*os.File, error) {
 // idMapping is the map of a namespace in which disk reads as inside: all ids
 // stay the same, but disk's files belong to inside, and inside's own files on
 // disk to nobody, since two owners cannot become one.
-func idMapping(disk, inside int) []syscall.SysProcIDMap {
+func idMapping(disk, inside int) []idRange {
 	cuts := []int{disk, inside}
 	sort.Ints(cuts)
-	maps := []syscall.SysProcIDMap{{ContainerID: disk, HostID: inside, Size: 1}}
+	maps := []idRange{{disk, inside, 1}}
 	next := 0
 	for _, cut := range append(cuts, 1<<32-1) {
 		if cut > next {
-			maps = append(maps, syscall.SysProcIDMap{ContainerID: next, HostID: next, Size: cut - next})
+			maps = append(maps, idRange{next, next, cut - next})
 		}
 		if cut >= next {
 			next = cut + 1
 		}
 	}
 	return maps
+}
+
+// idRange is one line of a map, as in user_namespaces(7).
+type idRange struct{ inner, outer, size int }
+
+func idLines(maps []idRange) string {
+	var b strings.Builder
+	for _, m := range maps {
+		fmt.Fprintf(&b, "%d %d %d\n", m.inner, m.outer, m.size)
+	}
+	return b.String()
 }
 
 // clones carries out the launcher's clone steps, in order. A step that asks for

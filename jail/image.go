@@ -3,6 +3,7 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
@@ -11,8 +12,8 @@ import (
 	"cellblock/jail/stagebin"
 )
 
-// stageBytes is replaced by the fault test, whose stage lets calls fail.
-var stageBytes = stagebin.Bytes
+// openStage is replaced by the fault test, whose stage lets calls fail.
+var openStage = stagebin.Open
 
 var (
 	imageMu   sync.Mutex
@@ -28,10 +29,11 @@ func image() (*os.File, error) {
 	if imageFile != nil {
 		return imageFile, nil
 	}
-	body, err := stageBytes()
+	body, err := openStage()
 	if err != nil {
 		return nil, err
 	}
+	defer body.Close()
 	flags := unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate("cellblock-stage", flags|unix.MFD_EXEC)
 	if errors.Is(err, unix.EINVAL) {
@@ -42,7 +44,9 @@ func image() (*os.File, error) {
 		return nil, &MissingFeatureError{MemfdExec, fmt.Sprintf("memfd_create: %v", err), remedies[MemfdExec]}
 	}
 	file := os.NewFile(uintptr(fd), "stage")
-	if _, err := file.Write(body); err != nil {
+	// In pieces: a copy of the whole would be the largest thing that a start puts
+	// on the heap, and make it collect.
+	if _, err := io.CopyBuffer(struct{ io.Writer }{file}, body, make([]byte, 128<<10)); err != nil {
 		file.Close()
 		return nil, fmt.Errorf("stage image: %w", err)
 	}

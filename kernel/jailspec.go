@@ -82,9 +82,10 @@ func PlanFor(opts Options, host jail.Features) (*plan.Plan, error) {
 		return nil, err
 	}
 	temp := filepath.Join(os.TempDir(), "pi-py-kernel-0")
+	source := filepath.Join(temp, "runtime")
 	spec, err := s.jailSpec(profile, filter, launch{
-		argv: pyruntime.Command(python, filepath.Join(temp, "runtime"), wireNumber), env: s.environment(), dir: s.dir,
-		temp: temp, interpreter: python, skillRoots: s.opts.SkillRoots})
+		argv: pyruntime.Command(python, source, wireNumber), env: s.environment(), dir: s.dir,
+		temp: temp, source: source, interpreter: python, skillRoots: s.opts.SkillRoots})
 	if err != nil {
 		return nil, err
 	}
@@ -109,9 +110,12 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 		IDs: jail.IDs{UID: s.opts.HostUID, GID: s.opts.HostGID},
 		Binds: []jail.Bind{
 			{Source: s.dir, Target: s.dir, Write: true, OwnerUID: int(owner.Uid), OwnerGID: int(owner.Gid), Reason: "the session directory"},
-			{Source: l.temp, Target: l.temp, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the worker's source and full outputs"},
+			{Source: l.temp, Target: l.temp, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "full outputs, which a cell can read"},
 		},
 		Dirs: []jail.Dir{{Path: "/tmp/home", Mode: 0o700, Reason: "a home of the session's own: caches and settings can be written"}},
+	}
+	if !policy.Within(l.temp, l.source) {
+		spec.Binds = append(spec.Binds, jail.Bind{Source: l.source, Target: l.source, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the worker's source, read-only"})
 	}
 	if s.policy.Mode == policy.Enforce {
 		spec.Tree = jail.TreeReadOnly

@@ -13,9 +13,11 @@ import (
 // puts it there, and every make target that tests comes after it.
 func needStage(t *testing.T) {
 	t.Helper()
-	if _, err := stagebin.Bytes(); err != nil {
+	stage, err := stagebin.Open()
+	if err != nil {
 		t.Fatal(err)
 	}
+	stage.Close()
 }
 
 func ownedByUs(info fs.FileInfo) bool {

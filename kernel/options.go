@@ -65,10 +65,10 @@ type Options struct {
 	HostGID      int      // as root: its group; 0 is HostUID
 	State        []string // the launcher's own directories: a session may neither be nor see them
 
-	// Bytecode is a directory of the launcher's own, beneath one of State, that
-	// keeps the worker's byte code from one start to the next. It is made when it
-	// is missing. When empty, every start compiles.
-	Bytecode string
+	// Runtime is a directory of the launcher's own, beneath one of State, that
+	// keeps the worker's source and byte code from one start to the next. It is
+	// made when it is missing. When empty, every start writes and compiles them.
+	Runtime string
 
 	// Input answers input() and getpass() of a cell. When nil they raise at
 	// once. It runs on its own goroutine; what it returns after the cell has
@@ -124,8 +124,8 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("option tier: %q is neither jail nor process", o.Tier)
 	case o.Tier == TierProcess && o.Mode == policy.Enforce:
 		return o, fmt.Errorf("option tier: process has nothing that enforces; use tier jail, or mode report or off")
-	case o.Bytecode != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Bytecode) }):
-		return o, fmt.Errorf("option bytecode: %q is in none of the launcher's own directories (State), where sessions could change it", o.Bytecode)
+	case o.Runtime != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Runtime) }):
+		return o, fmt.Errorf("option runtime: %q is in none of the launcher's own directories (State), where sessions could change it", o.Runtime)
 	case o.Net != "" && o.Net != policy.NetNone && o.Net != policy.NetHost:
 		return o, fmt.Errorf("option net: %q is neither none nor host", o.Net)
 	case o.Tier == TierProcess && o.Net == policy.NetNone:

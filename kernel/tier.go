@@ -18,6 +18,7 @@ type launch struct {
 	stdout       *os.File
 	stderr       *os.File
 	temp         string
+	source       string // directory of the worker's source, in temp or elsewhere
 	interpreter  string
 	skillRoots   []string
 	startTimeout time.Duration

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -61,14 +60,10 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 			w.discard()
 		}
 	}()
-	source := filepath.Join(temp.path, "runtime")
-	if err := os.Mkdir(source, 0o755); err != nil {
-		return nil, fmt.Errorf("worker source: %w", err)
-	}
-	if err := pyruntime.WriteTo(source); err != nil {
+	source, err := runtimeDir(s.opts.Runtime, python, s.dir, temp.path)
+	if err != nil {
 		return nil, err
 	}
-	addBytecode(s.opts.Bytecode, python, source, s.dir)
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("wire: %w", err)
@@ -86,7 +81,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	defer ends[1].Close()
 	start := time.Now()
 	w.proc, err = s.start(ctx, launch{
-		argv: pyruntime.Command(python, source, wireNumber), env: s.environment(), dir: s.dir,
+		argv: pyruntime.Command(python, source, wireNumber), env: s.environment(), dir: s.dir, source: source,
 		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path,
 		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout,
 	})

@@ -86,7 +86,7 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 	}
 	if state := stateDir(); state != "" {
 		o.State = []string{state}
-		o.Bytecode = filepath.Join(state, "bytecode")
+		o.Runtime = filepath.Join(state, "runtime")
 	}
 	return o, nil
 }

@@ -130,11 +130,5 @@ func (r *reader) err() error {
 	return nil
 }
 
-// Arguments of the stage's program.
-const (
-	// HoldArgument makes it sleep in its user namespace until descriptor 0 ends:
-	// the launcher needs a process in a namespace to get hold of it.
-	HoldArgument = "hold"
-	// WireArgument says that descriptor 4 is the worker's wire.
-	WireArgument = "wire"
-)
+// WireArgument tells the stage's program that descriptor 4 is the worker's wire.
+const WireArgument = "wire"

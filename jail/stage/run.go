@@ -25,14 +25,6 @@ type stage struct {
 // Main runs the stage and never returns. The caller must have locked the main
 // thread, since most of what a jail is made of belongs to a thread in Linux.
 func Main(args []string) {
-	if len(args) > 1 && args[1] == plan.HoldArgument {
-		var b [1]byte
-		for {
-			if n, err := syscall.Read(0, b[:]); n == 0 || (err != nil && err != syscall.EINTR) {
-				syscall.Exit(0)
-			}
-		}
-	}
 	s := &stage{slots: map[int]int{}, hasWire: len(args) > 1 && args[1] == plan.WireArgument}
 	index := -1
 	if err := s.receive(); err != nil {

@@ -9,6 +9,7 @@ package stagebin
 import (
 	"embed"
 	"errors"
+	"io"
 	"runtime"
 )
 
@@ -18,11 +19,12 @@ var files embed.FS
 // ErrMissing is returned when the launcher was built without its stage.
 var ErrMissing = errors.New("stage: not part of this build: run make build")
 
-// Bytes is the stage for this architecture.
-func Bytes() ([]byte, error) {
-	body, err := files.ReadFile("stage-" + runtime.GOARCH)
+// Open returns the stage for this architecture. It is read from the launcher's own
+// file as it is needed; nothing is copied.
+func Open() (io.ReadCloser, error) {
+	file, err := files.Open("stage-" + runtime.GOARCH)
 	if err != nil {
 		return nil, ErrMissing
 	}
-	return body, nil
+	return file, nil
 }
