@@ -34,7 +34,7 @@ func newTempDir() (*tempDir, error) {
 	}
 	// The worker, under whatever id, reads its source and its outputs here.
 	if err := os.Chmod(path, 0o755); err != nil {
-		os.RemoveAll(path)
+		_ = os.RemoveAll(path)
 		return nil, fmt.Errorf("session temp directory: %w", err)
 	}
 	lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|os.O_CREATE|os.O_EXCL|unix.O_CLOEXEC, 0o600)
@@ -42,14 +42,14 @@ func newTempDir() (*tempDir, error) {
 		err = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
 	if err != nil {
-		os.RemoveAll(path)
+		_ = os.RemoveAll(path)
 		return nil, fmt.Errorf("lock session temp directory: %w", err)
 	}
 	return &tempDir{path: path, lock: lock}, nil
 }
 
 func (d *tempDir) remove() {
-	os.RemoveAll(d.path)
+	_ = os.RemoveAll(d.path) // what is left, the next start's sweep takes
 	d.lock.Close()
 }
 
