@@ -9,7 +9,7 @@ GOARCH := $(shell go env GOARCH 2>/dev/null)
 STAGE := jail/stagebin/stage-$(GOARCH)
 PACKAGES := gcc libc6-dev libseccomp-dev pkg-config python3 python3-numpy python3-matplotlib git
 
-.PHONY: help deps build run check test golden fuzz clean
+.PHONY: help deps build run check lint test golden fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,6 +41,12 @@ run: build ## build, and run a real session in a jail
 check: ## gofmt and go vet
 	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
 	go vet ./...
+
+# Not a part of test and CI: the first run downloads the linter and builds it, which takes
+# minutes. Pinned, so that a new release does not turn old code red.
+LINTER := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+lint: build ## .golangci.yml's bans, each with its reason (downloads the linter; not in test)
+	GOFLAGS= go run $(LINTER) run ./...
 
 test: build check ## everything that CI checks
 	go test -count=1 ./...

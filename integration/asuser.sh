@@ -12,6 +12,7 @@ mkdir -p "$room/integration" "$room/home"
 (cd "$here" && go test -c -o "$room/integration/integration.test" .)
 (cd "$here" && go build -o "$room/cellblock" ../cmd/cellblock)
 cp -r "$here/testdata" "$room/integration/"
+cp "$here/../README.md" "$here/../Makefile" "$room/"
 chown -R "$user" "$room/home" "$room/integration"
 cd "$room/integration"
 status=0

@@ -27,7 +27,7 @@ func outside(t testing.TB) (string, func() string) {
 	}
 	return dir, func() string {
 		var state strings.Builder
-		filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		filepath.WalkDir(dir, func(path string, _ fs.DirEntry, _ error) error {
 			info, err := os.Lstat(path)
 			if err != nil {
 				return err

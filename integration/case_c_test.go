@@ -10,11 +10,11 @@ import (
 // TestCasesC: stop, time limit, crash, reset.
 func TestCasesC(t *testing.T) { runCases(t, casesC) }
 
-const twoSeconds = 2 * time.Second
+const soon = 2 * time.Second
 
 // timedOut is a cell that must end by its limit.
 func timedOut(code string) cell {
-	return cell{code: code, limit: twoSeconds, err: "KernelTimeout"}
+	return cell{code: code, limit: soon, err: "KernelTimeout"}
 }
 
 // stateLost is a cell that shows that a new interpreter serves it and says so.

@@ -56,7 +56,6 @@ type invocation struct {
 	t       testing.TB
 	cwd     string
 	environ []string
-	input   string
 }
 
 func command(t testing.TB) *invocation { return &invocation{t: t, environ: os.Environ()} }
@@ -66,7 +65,6 @@ func (c *invocation) env(vars ...string) *invocation {
 	c.environ = append([]string{}, vars...)
 	return c
 }
-func (c *invocation) stdin(text string) *invocation { c.input = text; return c }
 
 // outcome is what a run of the command left.
 type outcome struct {
@@ -81,7 +79,6 @@ func (c *invocation) run(args ...string) outcome {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary(c.t), args...)
 	cmd.Dir, cmd.Env = c.cwd, c.environ
-	cmd.Stdin = strings.NewReader(c.input)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()

@@ -56,7 +56,7 @@ func TestCPython(t *testing.T) {
 		}
 		byPython[bin] = append(byPython[bin], m.name)
 	}
-	fmt.Printf("%-28s %8s %8s %8s %8s\n", "module", "outside", "inside", "excepted", "lost")
+	fmt.Fprintf(os.Stdout, "%-28s %8s %8s %8s %8s\n", "module", "outside", "inside", "excepted", "lost")
 	for bin, modules := range byPython {
 		outside := runOutside(t, bin, modules)
 		inside := runInside(t, bin, modules)
@@ -80,7 +80,7 @@ func TestCPython(t *testing.T) {
 				}
 				return false
 			})
-			fmt.Printf("%-28s %8d %8d %8d %8d\n", module, len(outside[module]), len(inside[module]), excepted, len(lost))
+			fmt.Fprintf(os.Stdout, "%-28s %8d %8d %8d %8d\n", module, len(outside[module]), len(inside[module]), excepted, len(lost))
 			if len(outside[module]) == 0 {
 				t.Errorf("%s: nothing passes outside the jail, so it shows nothing", module)
 			}
@@ -90,7 +90,7 @@ func TestCPython(t *testing.T) {
 		}
 	}
 	for _, e := range exceptions {
-		fmt.Printf("excepted: %s: %s\n", e.pattern, e.reason)
+		fmt.Fprintf(os.Stdout, "excepted: %s: %s\n", e.pattern, e.reason)
 	}
 }
 

@@ -14,6 +14,7 @@
 //     what it does without.
 //   - sweep_test.go: launchers that are killed at random moments.
 //   - mcp_test.go, inspector_test.go: clients of the MCP front that are not ours.
+//   - readme_test.go: the command lines of README and of the help texts.
 //   - cpython_test.go: CPython's regression tests inside and outside the jail.
 //   - imports_test.go: which package may import which.
 //

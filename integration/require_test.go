@@ -3,13 +3,10 @@ package integration
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
-
-	"golang.org/x/sys/unix"
 )
 
 var needs = map[string]func() string{}
@@ -24,10 +21,7 @@ var (
 	needRoot       = register("root", probeRoot)
 	needUser       = register("user", probeUser)
 	needUserns     = register("userns", probeUserns)
-	needCgroup     = register("cgroup", probeCgroup)
-	needLandlock   = register("landlock", probeLandlock)
 	needGit        = register("git", onPath("git"))
-	needCompiler   = register("gcc", onPath("gcc"))
 	needNumpy      = register("numpy", pythonImports("numpy"))
 	needMatplotlib = register("matplotlib", pythonImports("matplotlib"))
 	needPandas     = register("pandas", pythonImports("pandas"))
@@ -87,27 +81,6 @@ func probeUserns() string {
 	return ""
 }
 
-// probeCgroup wants a hierarchy with a pids controller in which this process may
-// make a group.
-func probeCgroup() string {
-	for _, dir := range []string{"/sys/fs/cgroup/pids", "/sys/fs/cgroup"} {
-		if _, err := os.Stat(filepath.Join(dir, "cgroup.procs")); err != nil {
-			continue
-		}
-		if unix.Access(dir, unix.W_OK) == nil {
-			return ""
-		}
-	}
-	return "no cgroup directory with a pids controller is writable"
-}
-
-func probeLandlock() string {
-	if abi, err := landlockABI(); err != nil || abi < 1 {
-		return "landlock_create_ruleset gives no ABI"
-	}
-	return ""
-}
-
 func onPath(program string) func() string {
 	return func() string {
 		if _, err := exec.LookPath(program); err != nil {
@@ -142,7 +115,7 @@ func TestRequireKnowsEveryName(t *testing.T) {
 }
 
 // Names that the packages below integration have probes for.
-var knownElsewhere = map[string]bool{"seccomp": true, "cgroup1": true, "cgroup2": true, "overlay": true, "idmap": true, "python": true}
+var knownElsewhere = map[string]bool{"cgroup": true, "landlock": true, "seccomp": true, "cgroup1": true, "cgroup2": true, "overlay": true, "idmap": true, "python": true}
 
 func pythonRuns(expression string) func() string {
 	return func() string {

@@ -55,11 +55,9 @@ func cellLimit(d time.Duration) option {
 func onTimeout(what string) option {
 	return func(o *kernel.Options) { o.OnTimeout = kernel.OnTimeout(what) }
 }
-func timeZone(name string) option  { return func(o *kernel.Options) { o.TimeZone = name } }
-func runAs(uid int) option         { return func(o *kernel.Options) { o.HostUID = uid } }
-func network(name string) option   { return func(o *kernel.Options) { o.Net = policy.Net(name) } }
-func profile(name string) option   { return func(o *kernel.Options) { o.Profile = name } }
-func passEnv(env ...string) option { return func(o *kernel.Options) { o.Env = append(o.Env, env...) } }
+func timeZone(name string) option { return func(o *kernel.Options) { o.TimeZone = name } }
+func runAs(uid int) option        { return func(o *kernel.Options) { o.HostUID = uid } }
+func profile(name string) option  { return func(o *kernel.Options) { o.Profile = name } }
 func answering(f func(string, bool) (string, error)) option {
 	return func(o *kernel.Options) { o.Input = f }
 }

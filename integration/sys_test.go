@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-
-	"golang.org/x/sys/unix"
 )
 
 // newUserNamespace is what a child needs to be born in a user namespace of its
@@ -17,16 +15,6 @@ func newUserNamespace() *syscall.SysProcAttr {
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getuid(), HostID: os.Getuid(), Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: os.Getgid(), HostID: os.Getgid(), Size: 1}},
 	}
-}
-
-// landlockABI asks Linux for its highest Landlock ABI (landlock_create_ruleset(2),
-// LANDLOCK_CREATE_RULESET_VERSION).
-func landlockABI() (int, error) {
-	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, 1)
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(abi), nil
 }
 
 // statusField reads one field of /proc/<pid>/status; "" when the process is gone.

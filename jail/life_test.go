@@ -3,6 +3,7 @@ package jail
 import (
 	"bufio"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -195,7 +196,7 @@ except KeyboardInterrupt: raise SystemExit(9)`))
 	if exit := process.Wait(); exit.Code != 9 {
 		t.Errorf("%s, want exit code 9", exit.Cause())
 	}
-	if err := process.Signal(syscall.SIGINT); err != os.ErrProcessDone {
+	if err := process.Signal(syscall.SIGINT); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("signal after the end: %v, want %v", err, os.ErrProcessDone)
 	}
 }

@@ -189,39 +189,33 @@ func (s *Session) setRunning(e execution) {
 func (s *Session) await(ctx context.Context, w *worker, id int64, reply chan *wire.Message, stop chan struct{}, limit time.Duration) (m *wire.Message, why string) {
 	late, cancel := after(limit)
 	defer cancel()
-	done := ctx.Done()
-	for {
+	select {
+	case m := <-reply:
+		return m, ""
+	case <-w.gone:
 		select {
 		case m := <-reply:
-			return m, why
-		case <-w.gone:
-			select {
-			case m := <-reply:
-				return m, why
-			default:
-				return nil, why
-			}
-		case <-stop:
-			w.kill(KernelKilled)
-			return nil, KernelKilled
-		case <-done:
-			done = nil
-			why = KernelKilled
-			if m := s.unwind(w, id, reply); m != nil {
-				return m, "interrupted"
-			}
-			w.kill(KernelKilled)
-			return nil, KernelKilled
-		case <-late:
-			why = KernelTimeout
-			if s.opts.OnTimeout == TimeoutInterrupt {
-				if m := s.unwind(w, id, reply); m != nil {
-					return m, KernelTimeout
-				}
-			}
-			w.kill(KernelTimeout)
-			return nil, KernelTimeout
+			return m, ""
+		default:
+			return nil, ""
 		}
+	case <-stop:
+		w.kill(KernelKilled)
+		return nil, KernelKilled
+	case <-ctx.Done():
+		if m := s.unwind(w, id, reply); m != nil {
+			return m, "interrupted"
+		}
+		w.kill(KernelKilled)
+		return nil, KernelKilled
+	case <-late:
+		if s.opts.OnTimeout == TimeoutInterrupt {
+			if m := s.unwind(w, id, reply); m != nil {
+				return m, KernelTimeout
+			}
+		}
+		w.kill(KernelTimeout)
+		return nil, KernelTimeout
 	}
 }
 

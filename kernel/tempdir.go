@@ -34,7 +34,7 @@ func newTempDir() (*tempDir, error) {
 	}
 	// The worker, under whatever id, reads its source and its outputs here.
 	if err := os.Chmod(path, 0o755); err != nil {
-		os.RemoveAll(path)
+		_ = os.RemoveAll(path)
 		return nil, fmt.Errorf("session temp directory: %w", err)
 	}
 	// The lock is held before it has the name by which a sweep finds it: one that
@@ -48,14 +48,14 @@ func newTempDir() (*tempDir, error) {
 		err = os.Rename(making, filepath.Join(path, lockName))
 	}
 	if err != nil {
-		os.RemoveAll(path)
+		_ = os.RemoveAll(path)
 		return nil, fmt.Errorf("lock session temp directory: %w", err)
 	}
 	return &tempDir{path: path, lock: lock}, nil
 }
 
 func (d *tempDir) remove() {
-	os.RemoveAll(d.path)
+	_ = os.RemoveAll(d.path) // what is left, the next start's sweep takes
 	d.lock.Close()
 }
 

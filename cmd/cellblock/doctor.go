@@ -69,7 +69,7 @@ func tryJail(cmd *cobra.Command, options kernel.Options) error {
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
+		defer func() { _ = os.RemoveAll(dir) }()
 		options.SessionDir = dir
 	}
 	session, err := kernel.Open(options)

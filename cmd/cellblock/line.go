@@ -67,13 +67,13 @@ func (e *editor) read(prompt string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer term.Restore(fd, state)
+	defer func() { _ = term.Restore(fd, state) }()
 	if e.term == nil {
 		e.term = term.NewTerminal(e, "")
 		e.term.History = e.history
 	}
 	if w, h, err := term.GetSize(fd); err == nil && w > 0 {
-		e.term.SetSize(w, h)
+		_ = e.term.SetSize(w, h)
 	}
 	e.term.SetBracketedPasteMode(true)
 	defer e.term.SetBracketedPasteMode(false)
@@ -112,7 +112,7 @@ func loadHistory(dir string) *history {
 			h.keep(line)
 		}
 		if strings.Count(string(data), "\n") > 2*maxHistory {
-			os.WriteFile(h.file, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600)
+			_ = os.WriteFile(h.file, []byte(strings.Join(h.lines, "\n")+"\n"), 0o600)
 		}
 	}
 	return h
@@ -139,7 +139,7 @@ func (h *history) Add(line string) {
 		return
 	}
 	defer f.Close()
-	f.WriteString(line + "\n")
+	_, _ = f.WriteString(line + "\n")
 }
 
 // Len is the number of lines kept.

@@ -12,7 +12,7 @@ import (
 	"cellblock/kernel/front/mcp"
 )
 
-func newMCP(c *console) *cobra.Command {
+func newMCP() *cobra.Command {
 	var flags sessionFlags
 	cmd := &cobra.Command{
 		Use:   "mcp",

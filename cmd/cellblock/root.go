@@ -33,7 +33,7 @@ func newRoot(c *console) *cobra.Command {
 	root.SetErr(c.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
 	root.AddCommand(
-		newRun(c), newRepl(c), newMCP(c),
+		newRun(c), newRepl(c), newMCP(),
 		newDoctor(c), newPlan(c), newProfile(c),
 		newVersion(c), newMan(c),
 	)

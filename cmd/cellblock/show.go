@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/base64"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -139,14 +138,4 @@ func orElse(s, other string) string {
 		return other
 	}
 	return s
-}
-
-// printIndented writes v as JSON for a reader.
-func (c *console) printIndented(v any) error {
-	data, err := json.MarshalIndent(v, "", "  ")
-	if err != nil {
-		return err
-	}
-	_, err = c.out.Write(append(cleanJSON(data), '\n'))
-	return err
 }

@@ -104,7 +104,7 @@ func newIn(h host, name string, limits Limits) (*Group, error) {
 		}
 		return nil, fmt.Errorf("cgroup %s: %w: %w", name, ErrUnavailable, errors.Join(errs...))
 	}
-	group.limit(h, limits, errors.Join(errs...))
+	group.limit(limits, errors.Join(errs...))
 	return group, nil
 }
 
@@ -124,7 +124,7 @@ func (g *Group) joinV1(tree hierarchy) error {
 }
 
 // limit writes the limits and notes those that found no place.
-func (g *Group) limit(h host, limits Limits, cause error) {
+func (g *Group) limit(limits Limits, cause error) {
 	g.memory = g.seatOf("memory", "memory.max")
 	g.tasks = g.seatOf("pids", "pids.max")
 	if limits.MemoryBytes > 0 {

@@ -91,7 +91,7 @@ func TestWhatWouldNotBeEnforcedIsRefused(t *testing.T) {
 		entry(`{"names":["write"],"action":"SCMP_ACT_ALLOW","reason":"x"}`):                            "reason",
 		entry(`{"names":[],"action":"SCMP_ACT_ALLOW"}`):                                                "none given",
 		entry(`{"name":"write","names":["write"],"action":"SCMP_ACT_ALLOW"}`):                          "names alone",
-		entry(`{"names":["wriet"],"action":"SCMP_ACT_ALLOW"}`):                                         "wriet",
+		entry(`{"names":["writeto"],"action":"SCMP_ACT_ALLOW"}`):                                       "writeto",
 		entry(`{"names":["write"],"action":"SCMP_ACT_ERRNO","errno":"EWHAT"}`):                         "EWHAT",
 		entry(`{"names":["write"],"action":"SCMP_ACT_ALLOW","args":[{"index":6,"op":"SCMP_CMP_EQ"}]}`): "0 to 5",
 		entry(`{"names":["write"],"action":"SCMP_ACT_ALLOW","args":[null]}`):                           "0 to 5",

@@ -237,7 +237,7 @@ func (s *stage) remember(path string) error {
 	if err := syscall.Stat(path, &stat); err != nil {
 		return &callError{"stat", path, err.(syscall.Errno)}
 	}
-	s.devices = append(s.devices, uint64(stat.Dev))
+	s.devices = append(s.devices, stat.Dev)
 	return nil
 }
 
@@ -252,7 +252,7 @@ func (s *stage) isPrivate(dev uint64) bool {
 
 func (s *stage) privateFD(fd int) bool {
 	var stat syscall.Stat_t
-	return syscall.Fstat(fd, &stat) == nil && s.isPrivate(uint64(stat.Dev))
+	return syscall.Fstat(fd, &stat) == nil && s.isPrivate(stat.Dev)
 }
 
 // mountPoint makes a directory, or an empty file for anything else, to mount
@@ -295,7 +295,7 @@ func (s *stage) mustBePrivate(dir string) error {
 	if err := syscall.Stat(dir, &stat); err != nil {
 		return &callError{"stat", dir, err.(syscall.Errno)}
 	}
-	if !s.isPrivate(uint64(stat.Dev)) {
+	if !s.isPrivate(stat.Dev) {
 		// EXDEV: the host's file system, where the jail makes nothing.
 		return &callError{"mkdir", dir, syscall.EXDEV}
 	}

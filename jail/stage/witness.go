@@ -50,15 +50,15 @@ func try(c plan.Check, status string) string {
 		}
 		return outcome(errno)
 	case "unshare-user":
-		return raw(syscall.SYS_UNSHARE, syscall.CLONE_NEWUSER, 0, 0, 0, 0)
+		return raw(syscall.SYS_UNSHARE, syscall.CLONE_NEWUSER, 0, 0, 0)
 	case "clone3":
-		return raw(unix.SYS_CLONE3, 0, 0, 0, 0, 0)
+		return raw(unix.SYS_CLONE3, 0, 0, 0, 0)
 	case "mount":
 		return raw(syscall.SYS_MOUNT, uintptr(unsafe.Pointer(cstr("none"))), uintptr(unsafe.Pointer(cstr("/tmp"))),
-			uintptr(unsafe.Pointer(cstr("tmpfs"))), 0, 0)
+			uintptr(unsafe.Pointer(cstr("tmpfs"))), 0)
 	case "remount":
 		return raw(syscall.SYS_MOUNT, uintptr(unsafe.Pointer(cstr("none"))), uintptr(unsafe.Pointer(cstr(c.Arg))),
-			0, syscall.MS_REMOUNT|syscall.MS_BIND, 0)
+			0, syscall.MS_REMOUNT|syscall.MS_BIND)
 	case "socket-alg":
 		fd, _, errno := syscall.Syscall(syscall.SYS_SOCKET, unix.AF_ALG, syscall.SOCK_SEQPACKET, 0)
 		if errno == 0 {
@@ -66,15 +66,15 @@ func try(c plan.Check, status string) string {
 		}
 		return outcome(errno)
 	case "bpf":
-		return raw(unix.SYS_BPF, 0, 0, 0, 0, 0)
+		return raw(unix.SYS_BPF, 0, 0, 0, 0)
 	case "io_uring":
-		return raw(unix.SYS_IO_URING_SETUP, 1, 0, 0, 0, 0)
+		return raw(unix.SYS_IO_URING_SETUP, 1, 0, 0, 0)
 	case "keyctl":
-		return raw(syscall.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, ^uintptr(2), 0, 0, 0)
+		return raw(syscall.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, ^uintptr(2), 0, 0)
 	case "ptrace":
-		return raw(syscall.SYS_PTRACE, syscall.PTRACE_ATTACH, 1<<30, 0, 0, 0)
+		return raw(syscall.SYS_PTRACE, syscall.PTRACE_ATTACH, 1<<30, 0, 0)
 	case "setuid":
-		return raw(syscall.SYS_SETUID, 0, 0, 0, 0, 0)
+		return raw(syscall.SYS_SETUID, 0, 0, 0, 0)
 	case "connect":
 		return connect()
 	case "status":
@@ -93,8 +93,8 @@ func try(c plan.Check, status string) string {
 }
 
 //go:uintptrescapes
-func raw(trap, a1, a2, a3, a4, a5 uintptr) string {
-	_, _, errno := syscall.Syscall6(trap, a1, a2, a3, a4, a5, 0)
+func raw(trap, a1, a2, a3, a4 uintptr) string {
+	_, _, errno := syscall.Syscall6(trap, a1, a2, a3, a4, 0, 0)
 	return outcome(errno)
 }
 

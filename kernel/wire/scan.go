@@ -392,23 +392,23 @@ func (s *scanner) real(what string) (float64, error) {
 
 // skip consumes any value and checks it as strictly as the rest.
 func (s *scanner) skip(what string) error {
-	switch c := s.peek(); {
-	case c == '{':
+	switch s.peek() {
+	case '{':
 		return s.object(what, MaxNames, func([]byte) error { return s.skip(what) })
-	case c == '[':
+	case '[':
 		return s.array(what, math.MaxInt, func(int) error { return s.skip(what) })
-	case c == '"':
+	case '"':
 		_, err := s.text(what, math.MaxInt)
 		return err
-	case c == 't', c == 'f':
+	case 't', 'f':
 		_, err := s.boolean(what)
 		return err
-	case c == 'n':
+	case 'n':
 		if s.null() {
 			return nil
 		}
 		return s.syntax("null")
-	case c == 0:
+	case 0:
 		return s.syntax("a value")
 	default:
 		_, err := s.number(what)
