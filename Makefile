@@ -5,8 +5,6 @@ SHELL := /bin/bash
 export PATH := $(PATH):/usr/local/go/bin
 # Third-party packages compile their libseccomp half under this tag only.
 export GOFLAGS := -tags=seccomp
-GOARCH := $(shell go env GOARCH 2>/dev/null)
-STAGE := jail/stagebin/stage-$(GOARCH)
 PACKAGES := gcc libc6-dev libseccomp-dev pkg-config python3 python3-numpy python3-matplotlib git
 
 .PHONY: help deps build run check lint test golden fuzz clean
@@ -23,8 +21,9 @@ deps: ## install what is missing (apt, as root or through sudo), or say what tha
 	$$run apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$run apt-get install -y -qq "$${missing[@]}"
 
 build: deps ## bin/cellblock, and the stage inside it
-	@if [ -d cmd/cellblock-stage ]; then CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o $(STAGE) ./cmd/cellblock-stage; fi
-	@if [ -d cmd/cellblock ]; then go build -trimpath -o bin/ ./cmd/cellblock; fi
+	@set -e; arch=$$(go env GOARCH); \
+	CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o jail/stagebin/stage-$$arch ./cmd/cellblock-stage; \
+	go build -trimpath -o bin/ ./cmd/cellblock
 
 run: build ## build, and run a real session in a jail
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; PATH=/usr/bin:$$PATH; \

@@ -142,8 +142,15 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 	}
 	w.out.begin(out, number)
 	start := time.Now()
-	id, reply, err := w.send(request, fds)
+	done := make(chan struct{})
+	id, reply, err := w.send(request, fds, func(id int64) {
+		// The cell may run, and be seen to, before send returns: an interrupt has
+		// to find it from then on.
+		s.setRunning(execution{worker: w, number: id, done: done})
+	})
 	if err != nil {
+		s.setRunning(execution{})
+		close(done)
 		w.out.finish()
 		out.end()
 		if errors.As(err, new(*wire.ProtocolError)) {
@@ -151,8 +158,6 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 		}
 		return s.exited(w)
 	}
-	done := make(chan struct{})
-	s.setRunning(execution{worker: w, number: id, done: done})
 	m, why := s.await(ctx, w, id, reply, stop, limit)
 	s.setRunning(execution{})
 	close(done)
@@ -245,9 +250,10 @@ func timeoutText(limit time.Duration) string {
 	return fmt.Sprintf("python cell timed out after %gs", limit.Seconds())
 }
 
-// exited is the reply of a call whose worker died before it could run.
+// exited is the reply of a call whose worker died, or was ended by Abort or
+// Close, before it could run.
 func (s *Session) exited(w *worker) Result {
 	log := w.out.tail()
 	death := s.bury(w)
-	return s.died("", death, cellResult{log: log})
+	return s.died(w.killedBy(), death, cellResult{log: log})
 }

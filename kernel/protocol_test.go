@@ -155,10 +155,26 @@ func TestAnInterruptThatACellSwallowsEndsIt(t *testing.T) {
 	})
 }
 
+func TestAnInterruptFindsACellThatIsSeenToRun(t *testing.T) {
+	tiers(t, Options{CellTimeout: 20 * time.Second}, func(t *testing.T, s *Session) {
+		for range 100 {
+			seen, hit := make(chan struct{}), make(chan bool, 1)
+			go func() {
+				<-seen
+				hit <- s.Interrupt()
+			}()
+			r := s.Call(t.Context(), Call{Code: "import time; print('in', flush=True)\nwhile True: time.sleep(0.01)", Output: func(_, _ string) { close(seen) }})
+			if r.Details.Error == nil || r.Details.Error.Name != "KeyboardInterrupt" || !<-hit {
+				t.Fatalf("%+v", r.Details.Error)
+			}
+		}
+	})
+}
+
 func TestADeathBetweenTwoCallsIsSaidInTheNext(t *testing.T) {
 	s := open(t, Options{Tier: TierProcess})
-	run(t, s, "import threading, time, os\nthreading.Timer(0.2, os._exit, [3]).start()")
-	time.Sleep(time.Second)
+	run(t, s, "import threading, os\nthreading.Timer(0.2, os._exit, [3]).start()")
+	<-s.worker.gone
 	if r := run(t, s, "1 + 1"); !strings.HasPrefix(r.Text(), crashNotice) || !r.Details.StateLost {
 		t.Fatalf("%+v", r)
 	}

@@ -181,8 +181,9 @@ func (w *worker) fail(err error) {
 	w.proc.Kill()
 }
 
-// send writes a request; its number and where its reply will come.
-func (w *worker) send(r wire.Request, fds []int) (int64, chan *wire.Message, error) {
+// send writes a request; its number and where its reply will come. numbered,
+// when given, is called with the number before the first byte goes out.
+func (w *worker) send(r wire.Request, fds []int, numbered func(id int64)) (int64, chan *wire.Message, error) {
 	reply := make(chan *wire.Message, 1)
 	var number int64
 	err := w.conn.Request(r, fds, func(id int64) {
@@ -190,6 +191,9 @@ func (w *worker) send(r wire.Request, fds []int) (int64, chan *wire.Message, err
 		w.mu.Lock()
 		w.waiting[id] = reply
 		w.mu.Unlock()
+		if numbered != nil {
+			numbered(id)
+		}
 	})
 	if err != nil && !errors.As(err, new(*wire.ProtocolError)) {
 		err = errGone
@@ -198,7 +202,7 @@ func (w *worker) send(r wire.Request, fds []int) (int64, chan *wire.Message, err
 }
 
 func (w *worker) request(r wire.Request, fds []int, limit time.Duration) (*wire.Message, error) {
-	_, reply, err := w.send(r, fds)
+	_, reply, err := w.send(r, fds, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -222,7 +226,7 @@ func (w *worker) request(r wire.Request, fds []int, limit time.Duration) (*wire.
 // interrupt asks for the execution with number to stop and reports whether the
 // worker said that it did.
 func (w *worker) interrupt(session string, number int64) (hit bool, err error) {
-	_, reply, err := w.send(wire.Request{Op: wire.OpInterrupt, Session: session, Target: number}, nil)
+	_, reply, err := w.send(wire.Request{Op: wire.OpInterrupt, Session: session, Target: number}, nil, nil)
 	if err != nil {
 		return false, err
 	}

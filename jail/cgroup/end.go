@@ -97,11 +97,12 @@ func remove(dirs []string) error {
 	return errors.Join(errs...)
 }
 
-// Sweep ends and removes the groups of launchers that are gone. It returns how
-// many directories it removed.
-func Sweep() (int, error) { return sweep(detectOnce()) }
+// Sweep ends and removes the groups of this user's launchers that are gone. It
+// returns how many directories it removed. Another user's are left to his next
+// start: an ordinary user may not touch root's.
+func Sweep() (int, error) { return sweep(detectOnce(), os.Geteuid()) }
 
-func sweep(h host) (int, error) {
+func sweep(h host, uid int) (int, error) {
 	trees := slices.Clone(h.v1)
 	if h.v2 != nil {
 		trees = append(trees, *h.v2)
@@ -115,10 +116,10 @@ func sweep(h host) (int, error) {
 				continue
 			}
 			for _, entry := range entries {
-				if !entry.IsDir() || !orphaned(entry.Name()) {
+				dir := filepath.Join(home, entry.Name())
+				if !entry.IsDir() || !orphaned(entry.Name()) || !ownedBy(dir, uid) {
 					continue
 				}
-				dir := filepath.Join(home, entry.Name())
 				if err := errors.Join(killAll(dir, seat{dir: dir}, []string{dir}), remove([]string{dir})); err != nil {
 					errs = append(errs, err)
 					continue
@@ -142,6 +143,11 @@ func homes(tree hierarchy) []string {
 	}
 	slices.Sort(list)
 	return slices.Compact(list)
+}
+
+func ownedBy(dir string, uid int) bool {
+	var stat unix.Stat_t
+	return unix.Lstat(dir, &stat) == nil && int(stat.Uid) == uid
 }
 
 // orphaned reports whether a group's name says that its launcher has ended.

@@ -85,3 +85,21 @@ func write(t *testing.T, path, text string) {
 		t.Fatal(err)
 	}
 }
+
+func TestSweepLeavesTheGroupsOfOtherUsers(t *testing.T) {
+	tree := t.TempDir()
+	left := filepath.Join(tree, directory, pidNamespace()+"-"+itoa(os.Getpid())+"-0-1-left")
+	if err := os.MkdirAll(left, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := host{v1: []hierarchy{{controllers: []string{"pids"}, mount: tree, own: tree}}}
+	if n, err := sweep(h, os.Geteuid()+1); n != 0 || err != nil {
+		t.Errorf("swept %d of another user's groups, %v", n, err)
+	}
+	if _, err := os.Stat(left); err != nil {
+		t.Error(err)
+	}
+	if n, err := sweep(h, os.Geteuid()); n != 1 || err != nil {
+		t.Errorf("swept %d of our groups, %v", n, err)
+	}
+}

@@ -3,6 +3,7 @@
 import array
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -113,6 +114,12 @@ class Host:
         number = self.start("interrupt", target=target)
         self.process.send_signal(signal.SIGINT)
         return number
+
+    def wait_for_interrupt(self, number):
+        """The answer, with the signal repeated until it comes."""
+        while not self.buffer and not select.select([self.sock], [], [], 0.05)[0]:
+            self.process.send_signal(signal.SIGINT)
+        return self.wait(number)
 
     def close(self):
         self.sock.close()

@@ -65,6 +65,14 @@ class Worker(unittest.TestCase):
         self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
         self.assertEqual(self.host.cell("x + 1")["value"], "42")
 
+    def test_an_interrupt_that_comes_with_the_cell_stops_it(self):
+        for _ in range(100):
+            number = self.host.start("run-block", code="while True: pass")
+            control = self.host.interrupt(number)
+            self.assertIs(self.host.wait_for_interrupt(control)["value"], True)
+            self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
+        self.assertEqual(self.host.cell("1 + 1")["value"], "2")
+
     def test_interrupt_of_an_await(self):
         number = self.host.start("run-block", code="import asyncio; print('in', flush=True)\nawait asyncio.sleep(60)")
         while "in" not in self.host.drain(self.host.out):

@@ -31,6 +31,7 @@ OPS = {
     "interrupt": {"target": (int, False)},
     "close": {},
 }
+RUNS = ("exec", "run", "run-block", "eval")  # those that run foreign code
 
 
 class Refused(Exception):
@@ -77,7 +78,10 @@ class Worker:
         self.space = None
         self.session = None  # name of the one session
         self.running = None  # id of the request whose code runs
+        self.coming = None  # id of the request whose code will run next
+        self.stopped = False  # an interrupt of that code has come before it
         self.waiting = False  # the main thread is reading the wire
+        self.looking = False  # the handler is
         self.later = []  # messages that came while a cell ran
         self.calls = 0
         self.cap = 20000
@@ -107,6 +111,8 @@ class Worker:
             # thread is about to wait for.
             self.waiting = True
             message, fds = self.later.pop(0) if self.later else self.wire.receive(True)
+            self.coming = message.get("id") if message.get("op") in RUNS else None
+            self.stopped = False
             self.waiting = False
             if not self.answer(message, fds):
                 return
@@ -326,9 +332,11 @@ class Worker:
             _signal.signal(_signal.SIGINT, handler)
         try:
             self.running = message["id"]
+            if self.stopped:
+                raise KeyboardInterrupt
             return run()
         finally:
-            self.running = None
+            self.running = self.coming = None
             handler = _signal.getsignal(_signal.SIGINT)
             if handler != self._on_interrupt:
                 self._user_handler = handler
@@ -337,28 +345,36 @@ class Worker:
     def _on_interrupt(self, number, frame):
         if os.getpid() != self._owner:
             raise KeyboardInterrupt
-        if self.waiting or self.wire.sending():
-            return  # the reader or sender sees the request itself
+        if self.waiting or self.looking or self.wire.sending():
+            return  # the reader or sender sees the request itself, or the next signal does
         self._look()
 
     def _look(self):
         """Read what has come; KeyboardInterrupt if it is meant for this code."""
         stop = False
-        while True:
-            got = self.wire.receive(False)
-            if got is None:
-                break
-            stop = self._control(*got) or stop
+        # On a busy host the launcher's next signal can come while this one is
+        # served, and two readers would take one message.
+        self.looking = True
+        try:
+            while True:
+                got = self.wire.receive(False)
+                if got is None:
+                    break
+                stop = self._control(*got) or stop
+        finally:
+            self.looking = False
         if stop:
             raise KeyboardInterrupt
 
     def _control(self, message, fds):
         """One message that came while code runs; True when it is to stop."""
         if message.get("op") == "interrupt":
-            target = message.get("target", self.running)
-            hit = self.running is not None and target == self.running
+            current = self.coming if self.running is None else self.running
+            hit = current is not None and message.get("target", current) == current
+            if hit and self.running is None:
+                self.stopped = True  # raised by the code's first step
             self.wire.send({"id": message["id"], "value": hit})
-            return hit
+            return hit and self.running is not None
         if message.get("op") == "stdin" and type(message.get("text")) is str:
             self.stdin.feed(message["text"])
             self.wire.send({"id": message["id"], "value": None})
