@@ -28,7 +28,7 @@ func (s *Session) Call(ctx context.Context, c Call) Result {
 	s.mu.Unlock()
 	w, err := s.live()
 	if err != nil {
-		return s.failed(ToolError, err.Error(), nil)
+		return s.refused(err)
 	}
 	s.mu.Lock()
 	lost := s.lost // also by a death between two calls
@@ -40,7 +40,7 @@ func (s *Session) Call(ctx context.Context, c Call) Result {
 		// within it; a fresh worker has none.
 		s.retire(w)
 		if w, err = s.live(); err != nil {
-			return s.failed(ToolError, err.Error(), nil)
+			return s.refused(err)
 		}
 		r = s.result(w)
 		r.Content = []Content{{Type: "text", Text: resetText}}
@@ -118,7 +118,7 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 	s.cells++
 	number := s.cells
 	s.mu.Unlock()
-	out := newCellOutput(s.opts.MaxOutput, w.temp.path, number, c.Output)
+	out := newCellOutput(s.opts.MaxOutput, w.temp.path, number, &w.room, c.Output)
 	request := wire.Request{Op: wire.OpRunBlock, Session: s.name, Code: &c.Code, Purpose: c.Purpose, Cell: number, Scope: fmt.Sprintf("%s/%d", s.name, number)}
 	var fds []int
 	if w.forked {

@@ -22,6 +22,7 @@ type worker struct {
 	proc       process
 	conn       *wire.Conn
 	out        *output
+	room       room // for full-output files
 	generation int
 	info       wire.Info
 	forked     bool // the next cell gets fresh pipes
@@ -49,7 +50,7 @@ func startWorker(s *Session, generation int) (started *worker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{temp: temp, out: newOutput(), generation: generation,
+	w := &worker{temp: temp, out: newOutput(), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation,
 		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{}), onCall: s.hostCall}
 	defer func() {
 		if err != nil {
