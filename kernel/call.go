@@ -75,7 +75,7 @@ func (s *Session) notStarted(err error) Result {
 	if errors.As(err, new(errStopped)) {
 		return s.failed(KernelKilled, "python kernel killed: "+err.Error(), nil)
 	}
-	return s.failed(ToolError, err.Error(), nil)
+	return s.refused(err)
 }
 
 // runtimeCall resets the namespace or reloads the skills.
@@ -126,7 +126,7 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 	s.cells++
 	number := s.cells
 	s.mu.Unlock()
-	out := newCellOutput(s.opts.MaxOutput, w.temp.path, number, c.Output)
+	out := newCellOutput(s.opts.MaxOutput, w.temp.path, number, &w.room, c.Output)
 	request := wire.Request{Op: wire.OpRunBlock, Session: s.name, Code: &c.Code, Purpose: c.Purpose, Cell: number, Scope: fmt.Sprintf("%s/%d", s.name, number)}
 	var fds []int
 	if w.forked {

@@ -34,6 +34,20 @@ func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {
 	return profile, filter, err
 }
 
+// jailLimits are the limits that a jail with these options keeps: the profile's,
+// and in their place what was asked for.
+func jailLimits(opts Options) (policy.Limits, error) {
+	profile, err := profiles.Get(opts.Profile)
+	if err != nil {
+		return policy.Limits{}, err
+	}
+	l := profile.Limits
+	return policy.Limits{
+		MemoryBytes: l.MemoryBytes.Get(), Tasks: l.Tasks.Get(), OpenFiles: l.OpenFiles.Get(), FileSizeBytes: l.FileSizeBytes.Get(),
+		CPUSeconds: l.CPUSeconds.Get(), TmpBytes: l.TmpBytes.Get(), OutputBytes: l.OutputBytes.Get(),
+	}.Merge(opts.Limits), nil
+}
+
 // jailTier returns how workers of this session are started in a jail.
 func (s *Session) jailTier() (func(context.Context, launch) (process, error), error) {
 	profile, filter, err := s.profileOf()
@@ -98,10 +112,7 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 		return jail.Spec{}, fmt.Errorf("session directory %q: %w", s.dir, err)
 	}
 	home, _ := os.UserHomeDir()
-	limits := policy.Limits{
-		MemoryBytes: profile.Limits.MemoryBytes.Get(), Tasks: profile.Limits.Tasks.Get(), OpenFiles: profile.Limits.OpenFiles.Get(),
-		TmpBytes: profile.Limits.TmpBytes.Get(),
-	}.Merge(s.opts.Limits)
+	limits := s.policy.Limits
 	spec := jail.Spec{
 		Name: s.name, Argv: l.argv, Env: l.env, Dir: l.dir,
 		Tree: jail.TreeWritable, Network: jail.NetHost, Hostname: "cellblock", Seccomp: filter,

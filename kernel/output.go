@@ -147,13 +147,16 @@ type cellOutput struct {
 	early     []byte // what the file will begin with
 	path      string
 	file      *os.File
-	spilled   int64
+	room      *room
+	spilled   int64 // bytes in the file
+	leftOut   int64 // bytes that it should hold as well
 	spillErr  error
 	live      func(stream, text string)
 }
 
-func newCellOutput(limit int, dir string, cell int, live func(stream, text string)) *cellOutput {
+func newCellOutput(limit int, dir string, cell int, room *room, live func(stream, text string)) *cellOutput {
 	return &cellOutput{
+		room:     room,
 		streams:  map[string]*capped{"stdout": {limit: limit}, "stderr": {limit: limit}},
 		decoders: map[string]*decoder{"stdout": {}, "stderr": {}},
 		path:     filepath.Join(dir, fmt.Sprintf("cell-%d.out", cell)),
@@ -174,27 +177,69 @@ func (o *cellOutput) write(stream string, b []byte, last bool) {
 	}
 }
 
+// room is what the full-output files of one generation may take, in bytes.
+type room struct {
+	limit int64 // 0: none
+	taken int64
+}
+
+func (r *room) left() int64 {
+	if r.limit == 0 {
+		return maxSpill
+	}
+	return max(r.limit-r.taken, 0)
+}
+
 func (o *cellOutput) spill(text string) {
-	if o.file == nil && o.spillErr == nil {
+	if o.leftOut > 0 || o.spillErr != nil {
+		o.leftOut += int64(len(text))
+		return
+	}
+	if o.file == nil {
 		o.early = append(o.early, text...)
 		if !o.streams["stdout"].cut && !o.streams["stderr"].cut {
 			return
 		}
-		// The directory is the launcher's alone; a name that exists is not ours.
-		o.file, o.spillErr = os.OpenFile(o.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 		text = string(o.early)
 		o.early = nil
+		if o.room.left() == 0 {
+			o.leftOut = int64(len(text))
+			return
+		}
+		// The directory is the launcher's alone; a name that exists is not ours.
+		o.file, o.spillErr = os.OpenFile(o.path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if o.spillErr != nil {
+			return
+		}
 	}
-	if o.file == nil || o.spilled+int64(len(text)) > maxSpill {
-		return
+	kept := text
+	if left := min(maxSpill-o.spilled, o.room.left()); int64(len(kept)) > left {
+		for kept = kept[:left]; !utf8.ValidString(kept); {
+			kept = kept[:len(kept)-1]
+		}
 	}
-	n, err := o.file.WriteString(text)
+	o.leftOut = int64(len(text) - len(kept))
+	n, err := o.file.WriteString(kept)
 	o.spilled += int64(n)
+	o.room.taken += int64(n)
 	if err != nil {
 		o.spillErr = err
 		o.file.Close()
 		o.file = nil
 	}
+}
+
+// notes say what of the output is nowhere.
+func (o *cellOutput) notes() []string {
+	switch {
+	case o.spillErr != nil:
+		return []string{"full output could not be kept: " + o.spillErr.Error()}
+	case o.leftOut > 0 && o.spilled >= maxSpill-utf8.UTFMax:
+		return []string{fmt.Sprintf("full output: %d bytes left out: one file holds %s", o.leftOut, bytesText(maxSpill))}
+	case o.leftOut > 0:
+		return []string{fmt.Sprintf("full output: %d bytes left out: limit output %s, of all cells since the worker's start, is reached", o.leftOut, bytesText(o.room.limit))}
+	}
+	return nil
 }
 
 func (o *cellOutput) record(stream, text string) {

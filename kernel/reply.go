@@ -3,10 +3,12 @@ package kernel
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"cellblock/jail"
 	"cellblock/kernel/wire"
 	"cellblock/policy"
 )
@@ -45,6 +47,16 @@ func (s *Session) failed(name, value string, death *Death) Result {
 		r.Details.Error.Cause = death.String()
 	}
 	r.Content = []Content{{Type: "text", Text: name + ": " + value}}
+	return r
+}
+
+// refused is the result of a call for which no worker can be had.
+func (s *Session) refused(err error) Result {
+	r := s.failed(ToolError, err.Error(), nil)
+	var missing *jail.MissingFeatureError
+	if errors.As(err, &missing) {
+		r.Details.Error.Missing = &Missing{Feature: string(missing.Feature), Why: missing.Why, Remedy: missing.Remedy}
+	}
 	return r
 }
 
@@ -92,9 +104,7 @@ func (s *Session) compose(w *worker, c *wire.CellReply, d cellResult, why string
 	if d.dropped > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d background writes left out", d.dropped))
 	}
-	if d.out.spillErr != nil {
-		t.Notes = append(t.Notes, "full output could not be kept: "+d.out.spillErr.Error())
-	}
+	t.Notes = append(t.Notes, d.out.notes()...)
 	for _, data := range c.Reprs {
 		t.Outputs = append(t.Outputs, OutputRecord{Stream: "display", Data: data})
 		for _, mime := range []string{"image/png", "image/jpeg"} {

@@ -81,6 +81,12 @@ func newSession(opts Options) (*Session, error) {
 		policy: policy.Default(policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State,
 			Net: opts.Net, Limits: opts.Limits}),
 	}
+	if opts.Tier == TierJail {
+		// What a reply says of a limit is what the jail keeps.
+		if s.policy.Limits, err = jailLimits(opts); err != nil {
+			return nil, err
+		}
+	}
 	if s.name == "" {
 		s.name = fmt.Sprintf("s%d-%d", os.Getpid(), sessions.Add(1))
 	}

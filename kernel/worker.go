@@ -22,6 +22,7 @@ type worker struct {
 	proc       process
 	conn       *wire.Conn
 	out        *output
+	room       room // for full-output files
 	generation int
 	info       wire.Info
 	forked     bool // the next cell gets fresh pipes
@@ -53,7 +54,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	if s.opts.Tier == TierJail {
 		uid, gid = s.opts.workerIDs()
 	}
-	w := &worker{temp: temp, out: newOutput(uid, gid), generation: generation,
+	w := &worker{temp: temp, out: newOutput(uid, gid), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation,
 		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{}), onCall: s.hostCall}
 	defer func() {
 		if err != nil {
