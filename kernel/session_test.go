@@ -200,6 +200,7 @@ func TestInterruptAndAbort(t *testing.T) {
 		if r.Details.Error.Name != KernelKilled {
 			t.Fatalf("%+v", r.Details.Error)
 		}
+		run(t, s, "1") // the start of a worker is not part of what is cancelled
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
 		r = s.Call(ctx, Call{Code: "kept = 1\nimport time; time.sleep(60)"})
