@@ -134,13 +134,18 @@ func TestALargeReplyCostsTheLauncherNoMultiple(t *testing.T) {
 
 func TestAnInterruptThatACellSwallowsEndsIt(t *testing.T) {
 	tiers(t, Options{}, func(t *testing.T, s *Session) {
-		done := make(chan Result, 1)
+		done, inside := make(chan Result, 1), make(chan struct{}, 1)
 		go func() {
-			done <- run(t, s, "import time\nwhile True:\n    try:\n        while True: time.sleep(0.01)\n    except KeyboardInterrupt: pass")
+			code := "import time\nwhile True:\n    try:\n        print('in', flush=True)\n        while True: time.sleep(0.01)\n    except KeyboardInterrupt: pass"
+			done <- s.Call(t.Context(), Call{Code: code, Output: func(_, _ string) {
+				select {
+				case inside <- struct{}{}:
+				default:
+				}
+			}})
 		}()
-		for !s.Interrupt() {
-			time.Sleep(20 * time.Millisecond)
-		}
+		<-inside
+		s.Interrupt()
 		select {
 		case r := <-done:
 			if r.Details.Error == nil || r.Details.Error.Name != KernelKilled {
