@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"cellblock/policy"
+	"cellblock/policy/audit"
 )
 
 // Tier says what stands between a worker and the host.
@@ -63,6 +64,12 @@ type Options struct {
 	HostUID      int      // as root: the unprivileged id a jail runs as; 0 is the default
 	HostGID      int      // as root: its group; 0 is HostUID
 	State        []string // the launcher's own directories: a session may neither be nor see them
+
+	// Audit is the file of the session's audit record; empty for none. It lies in
+	// a directory that is the caller's alone (0700), which is made when it does
+	// not exist, and which no session may be in or see.
+	Audit     string
+	AuditSync audit.Sync // when records are forced to the disk
 
 	// Input answers input() and getpass() of a cell. When nil they raise at
 	// once. It runs on its own goroutine; what it returns after the cell has

@@ -24,6 +24,7 @@ type worker struct {
 	out        *output
 	room       room // for full-output files
 	generation int
+	python     string // the interpreter
 	info       wire.Info
 	forked     bool // the next cell gets fresh pipes
 	spawned    bool // some cell has made a process or a thread
@@ -50,7 +51,7 @@ func startWorker(s *Session, generation int) (started *worker, err error) {
 	if err != nil {
 		return nil, err
 	}
-	w := &worker{temp: temp, out: newOutput(), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation,
+	w := &worker{temp: temp, out: newOutput(), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation, python: python,
 		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{}), onCall: s.hostCall}
 	defer func() {
 		if err != nil {
@@ -89,6 +90,9 @@ func startWorker(s *Session, generation int) (started *worker, err error) {
 		return nil, fmt.Errorf("python %q: %w", python, err)
 	}
 	theirs.Close()
+	if err := s.recordStart(w); err != nil {
+		return nil, err
+	}
 	w.ended.Add(1)
 	go w.read()
 	if err := w.ready(s, python, start); err != nil {
