@@ -35,6 +35,7 @@ func newRoot(c *console) *cobra.Command {
 	root.AddCommand(
 		newRun(c), newRepl(c), newMCP(c),
 		newDoctor(c), newPlan(c), newProfile(c),
+		newAudit(c), newViolations(c),
 		newVersion(c), newMan(c),
 	)
 	return root
