@@ -44,7 +44,16 @@ var builtBinary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	// The records of the sessions under test are not the user's.
+	state, err := os.MkdirTemp("", "cellblock-test-state-")
+	if err == nil {
+		err = os.Setenv("XDG_STATE_HOME", state)
+	}
+	if err != nil {
+		panic(err)
+	}
 	code := m.Run()
+	os.RemoveAll(state)
 	if buildDir != "" {
 		os.RemoveAll(buildDir)
 	}

@@ -73,7 +73,9 @@ type Report struct {
 	SpecDigest string `json:"specDigest"`
 	PlanDigest string `json:"planDigest"`
 	// Witness are the results, all of them as the plan wanted.
-	Witness  []plan.Result      `json:"witness"`
+	Witness []plan.Result `json:"witness"`
+	// Limits are the plan's, with the version of the cgroup hierarchy that keeps
+	// each: "cgroup v1", "cgroup v2", "rlimit" or "tmpfs".
 	Limits   []plan.Limit       `json:"limits"`
 	Degraded []plan.Degradation `json:"degraded,omitempty"`
 	IDs      plan.IDs           `json:"ids"`
@@ -94,6 +96,12 @@ func (s *starting) born(workerfd int) (*Process, error) {
 		Degraded: append(append([]plan.Degradation(nil), s.plan.Degraded...), s.degraded...), IDs: s.plan.IDs}
 	if s.group != nil {
 		p.report.Cgroups = s.group.Paths()
+		p.report.Limits = append([]plan.Limit(nil), s.plan.Limits...)
+		for i, l := range p.report.Limits {
+			if version := s.group.Keeps(l.Name); l.By == "cgroup" && version != "" {
+				p.report.Limits[i].By += " " + version
+			}
+		}
 	}
 	go p.watch()
 	return p, nil

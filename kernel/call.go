@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"cellblock/kernel/wire"
+	"cellblock/policy/audit"
 )
 
 // crashNotice begins the reply after a worker's death.
@@ -19,6 +20,14 @@ const resetText = "(namespace reset)"
 // Call runs one call of the tool and always returns a whole result. When ctx
 // ends first, the cell is interrupted, and killed if it does not unwind in time.
 func (s *Session) Call(ctx context.Context, c Call) Result {
+	r := s.call(ctx, c)
+	if note := s.record.note(); note != "" {
+		r.Details.Notes = append(r.Details.Notes, note)
+	}
+	return r
+}
+
+func (s *Session) call(ctx context.Context, c Call) Result {
 	if err := s.take(ctx); err != nil {
 		return s.notStarted(errStopped{err})
 	}
@@ -38,16 +47,19 @@ func (s *Session) Call(ctx context.Context, c Call) Result {
 	case c.Reset && w.spawned:
 		// Processes and threads of the old namespace cannot be told to end from
 		// within it; a fresh worker has none.
-		s.retire(w)
-		if w, err = s.live(ctx); err != nil {
-			return s.notStarted(err)
-		}
-		r = s.result(w)
-		r.Content = []Content{{Type: "text", Text: resetText}}
+		r = s.step(w, audit.OpReset, func() Result {
+			s.retire(w)
+			if w, err = s.live(ctx); err != nil {
+				return s.notStarted(err)
+			}
+			r := s.result(w)
+			r.Content = []Content{{Type: "text", Text: resetText}}
+			return r
+		})
 	case c.Reset:
-		r = s.runtimeCall(w, wire.Request{Reset: true})
+		r = s.step(w, audit.OpReset, func() Result { return s.runtimeCall(w, wire.Request{Reset: true}) })
 	case c.ReloadSkills:
-		r = s.runtimeCall(w, wire.Request{Reload: true})
+		r = s.step(w, audit.OpReload, func() Result { return s.runtimeCall(w, wire.Request{Reload: true}) })
 		if c.Code != "" && !r.IsError {
 			reload := r
 			r = s.cell(ctx, w, c, stop)
@@ -126,8 +138,18 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 	s.cells++
 	number := s.cells
 	s.mu.Unlock()
+	if err := s.recordCell(w, number, c, limit); err != nil {
+		return s.failed(ToolError, err.Error(), nil)
+	}
+	r := s.execute(ctx, w, c, number, limit, stop)
+	s.recordResult(w, number, r)
+	return r
+}
+
+// execute runs a cell that stands in the record.
+func (s *Session) execute(ctx context.Context, w *worker, c Call, number int, limit time.Duration, stop chan struct{}) Result {
 	out := newCellOutput(s.opts.MaxOutput, w.temp.path, number, &w.room, c.Output)
-	request := wire.Request{Op: wire.OpRunBlock, Session: s.name, Code: &c.Code, Purpose: c.Purpose, Cell: number, Scope: fmt.Sprintf("%s/%d", s.name, number)}
+	request := wire.Request{Op: wire.OpRunBlock, Session: s.name, Code: &c.Code, Purpose: c.Purpose, Cell: number, Scope: s.scope(number)}
 	var fds []int
 	if w.forked {
 		ends, err := w.out.open()
@@ -208,14 +230,14 @@ func (s *Session) await(ctx context.Context, w *worker, id int64, reply chan *wi
 		w.kill(KernelKilled)
 		return nil, KernelKilled
 	case <-ctx.Done():
-		if m := s.unwind(w, id, reply); m != nil {
+		if m := s.unwind(w, id, reply, "the call was cancelled"); m != nil {
 			return m, "interrupted"
 		}
 		w.kill(KernelKilled)
 		return nil, KernelKilled
 	case <-late:
 		if s.opts.OnTimeout == TimeoutInterrupt {
-			if m := s.unwind(w, id, reply); m != nil {
+			if m := s.unwind(w, id, reply, "the time limit"); m != nil {
 				return m, KernelTimeout
 			}
 		}
@@ -225,7 +247,8 @@ func (s *Session) await(ctx context.Context, w *worker, id int64, reply chan *wi
 }
 
 // unwind interrupts an execution and gives it time to end; nil when it did not.
-func (s *Session) unwind(w *worker, id int64, reply chan *wire.Message) *wire.Message {
+func (s *Session) unwind(w *worker, id int64, reply chan *wire.Message, why string) *wire.Message {
+	s.recordControl(w, audit.OpInterrupt, why)
 	grace, cancel := after(unwindGrace)
 	defer cancel()
 	if _, err := w.interrupt(s.name, id); err != nil {

@@ -71,7 +71,7 @@ func (s *Session) jailTier() (func(context.Context, launch) (process, error), er
 		if err != nil {
 			return nil, err
 		}
-		return &jailed{started}, nil
+		return &jailed{started, p}, nil
 	}, nil
 }
 
@@ -221,7 +221,10 @@ func (s *Session) resolver() (files []jail.File) {
 }
 
 // jailed is a worker in a jail.
-type jailed struct{ *jail.Process }
+type jailed struct {
+	*jail.Process
+	plan *plan.Plan
+}
 
 func (j *jailed) Kill() { j.Process.Kill() }
 
@@ -233,4 +236,15 @@ func (j *jailed) Exit() exitStatus {
 func (j *jailed) Usage() Usage {
 	u := j.Process.Stats()
 	return Usage{CPUMs: float64(u.CPU.Microseconds()) / 1000, PeakMemoryBytes: u.MemoryPeak, Tasks: u.Tasks}
+}
+
+func (j *jailed) Standing() standing {
+	report := j.Report()
+	known := standing{plan: report.PlanDigest, spec: report.SpecDigest, seccomp: j.plan.SeccompDigest,
+		limits: report.Limits, degraded: report.Degraded}
+	for i, c := range j.plan.Witness {
+		// The start has compared them: as many, in the same order, each as wanted.
+		known.witness = append(known.witness, Witness{Name: c.Name, Act: c.Act, Arg: c.Arg, Got: report.Witness[i].Got, Reason: c.Reason})
+	}
+	return known
 }

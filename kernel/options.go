@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"cellblock/policy"
+	"cellblock/policy/audit"
 )
 
 // Tier says what stands between a worker and the host.
@@ -69,6 +70,12 @@ type Options struct {
 	// keeps the worker's source and byte code from one start to the next. It is
 	// made when it is missing. When empty, every start writes and compiles them.
 	Runtime string
+
+	// Audit is the file of the session's audit record; empty for none. It lies in
+	// a directory that is the caller's alone (0700), which is made when it does
+	// not exist, and which no session may be in or see.
+	Audit     string
+	AuditSync audit.Sync // when records are forced to the disk
 
 	// Input answers input() and getpass() of a cell. When nil they raise at
 	// once. It runs on its own goroutine; what it returns after the cell has

@@ -3,12 +3,10 @@ package kernel
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"cellblock/jail"
 	"cellblock/kernel/wire"
 	"cellblock/policy"
 )
@@ -53,10 +51,7 @@ func (s *Session) failed(name, value string, death *Death) Result {
 // refused is the result of a call for which no worker can be had.
 func (s *Session) refused(err error) Result {
 	r := s.failed(ToolError, err.Error(), nil)
-	var missing *jail.MissingFeatureError
-	if errors.As(err, &missing) {
-		r.Details.Error.Missing = &Missing{Feature: string(missing.Feature), Why: missing.Why, Remedy: missing.Remedy}
-	}
+	r.Details.Error.Missing = missingOf(err)
 	return r
 }
 

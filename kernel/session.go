@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"cellblock/kernel/wire"
 	"cellblock/policy"
+	"cellblock/policy/audit"
 )
 
 // Session is one agent's long-lived state: a worker that is started on the
@@ -23,6 +25,8 @@ type Session struct {
 	name   string
 	dir    string
 	policy policy.Policy
+	digest string // of the policy
+	record *recorder
 	start  func(context.Context, launch) (process, error)
 
 	turn chan struct{} // holds one token; who has it runs
@@ -39,8 +43,9 @@ type Session struct {
 
 var sessions atomic.Int64
 
-// Open checks the options and the session directory and removes what killed
-// launchers left. No worker is started before the first call or Start.
+// Open checks the options and the session directory, opens the audit record and
+// removes what killed launchers left. No worker is started before the first call
+// or Start. The error is an *audit.OpenError when it is the record's.
 func Open(opts Options) (*Session, error) {
 	s, err := newSession(opts)
 	if err != nil {
@@ -57,6 +62,9 @@ func Open(opts Options) (*Session, error) {
 		// launcher cannot make it, neither can a session, which has fewer rights.
 		_ = os.MkdirAll(dir, 0o700)
 	}
+	if err := s.openRecord(); err != nil {
+		return nil, err
+	}
 	sweepTemp()
 	s.turn <- struct{}{}
 	return s, nil
@@ -67,6 +75,12 @@ func newSession(opts Options) (*Session, error) {
 	opts, err := opts.withDefaults()
 	if err != nil {
 		return nil, err
+	}
+	if own, err := auditDirectory(opts.Audit); err != nil {
+		return nil, err
+	} else if own != "" {
+		// It is hidden from the session, as all state of the launcher is.
+		opts.State = append(slices.Clone(opts.State), own)
 	}
 	dir, err := sessionDirectory(opts.SessionDir, opts.State)
 	if err != nil {
@@ -87,6 +101,7 @@ func newSession(opts Options) (*Session, error) {
 			return nil, err
 		}
 	}
+	s.digest = policyDigest(s.policy)
 	if s.name == "" {
 		s.name = fmt.Sprintf("s%d-%d", os.Getpid(), sessions.Add(1))
 	}
@@ -102,28 +117,6 @@ func (s *Session) writable() []string {
 		}
 	}
 	return roots
-}
-
-// Info is what a session says of itself.
-type Info struct {
-	Session    string      `json:"session"`
-	Directory  string      `json:"directory"`
-	Tier       Tier        `json:"tier"`
-	Mode       policy.Mode `json:"mode"`
-	Generation int         `json:"generation"`
-	Python     string      `json:"python,omitempty"`
-	Skills     []string    `json:"skills,omitempty"`
-}
-
-// Info returns what is known now; the interpreter's part once a worker runs.
-func (s *Session) Info() Info {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	i := Info{Session: s.name, Directory: s.dir, Tier: s.opts.Tier, Mode: s.policy.Mode, Generation: s.generation}
-	if s.worker != nil {
-		i.Python, i.Skills = s.worker.info.Python, s.worker.info.Skills
-	}
-	return i
 }
 
 // errStopped is a start that was given up from outside.
@@ -197,6 +190,7 @@ func (s *Session) live(ctx context.Context) (*worker, error) {
 		return nil, errStopped{context.Cause(ctx)}
 	}
 	if err != nil {
+		s.recordFailure(s.generation+1, err)
 		return nil, err
 	}
 	s.mu.Lock()
@@ -210,6 +204,7 @@ func (s *Session) live(ctx context.Context) (*worker, error) {
 func (s *Session) retire(w *worker) {
 	w.kill(KernelKilled)
 	w.discard()
+	s.recordEnd(w, "given up on purpose")
 	s.mu.Lock()
 	if s.worker == w {
 		s.worker = nil
@@ -221,6 +216,7 @@ func (s *Session) retire(w *worker) {
 func (s *Session) bury(w *worker) Death {
 	death := w.death(s)
 	w.discard()
+	s.recordEnd(w, death.String())
 	s.mu.Lock()
 	if s.worker == w {
 		s.worker = nil
@@ -247,6 +243,7 @@ func (s *Session) Interrupt() bool {
 	if e.worker == nil {
 		return false
 	}
+	s.recordControl(e.worker, audit.OpInterrupt, "asked for")
 	grace, cancel := after(unwindGrace)
 	defer cancel()
 	hit, err := e.worker.interrupt(s.name, e.number)
@@ -260,6 +257,7 @@ func (s *Session) Interrupt() bool {
 		case <-grace:
 		}
 	}
+	s.recordControl(e.worker, audit.OpAbort, "the interrupted cell did not unwind")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.running.worker == e.worker && s.running.number == e.number {
@@ -270,6 +268,13 @@ func (s *Session) Interrupt() bool {
 
 // Abort kills the worker; the running call and every queued one fail at once.
 func (s *Session) Abort() {
+	s.mu.Lock()
+	w, closed := s.running.worker, s.closed
+	s.mu.Unlock()
+	if closed {
+		return
+	}
+	s.recordControl(w, audit.OpAbort, "asked for")
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.closed {
@@ -304,11 +309,18 @@ func (s *Session) Close() error {
 	<-s.turn // the running call, if any, has seen its worker end
 	s.mu.Lock()
 	w, s.worker = s.worker, nil
+	cells, generations := s.cells, s.generation
 	s.mu.Unlock()
+	var last []audit.Record
 	if w != nil {
 		w.discard()
+		end := s.event(w, audit.OpWorkerEnd)
+		end.Reason = "the session was closed"
+		last = append(last, end)
 	}
-	return nil
+	end := s.event(nil, audit.OpSessionEnd)
+	end.Facts = map[string]any{"cells": cells, "generations": generations}
+	return s.record.close(append(append(s.record.counted(), last...), end)...)
 }
 
 // hostCall answers a worker's call to the host. Nothing but input is permitted.
@@ -320,6 +332,9 @@ func (s *Session) hostCall(m *wire.Message) {
 		return
 	}
 	if m.Name != "input" || s.opts.Input == nil {
+		refused := s.hostEvent(w, audit.OpHostCall, m.Name, audit.Denied)
+		refused.Rule, refused.Reason = "host.default", "nothing but input is permitted, and only where somebody answers"
+		s.record.refusedCall(refused)
 		_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "denied",
 			Message: fmt.Sprintf("host call %q is not permitted", m.Name)}})
 		return
@@ -338,11 +353,21 @@ func (s *Session) hostCall(m *wire.Message) {
 	}
 	go func() {
 		defer w.calls.Add(-1)
+		call := s.hostEvent(w, audit.OpHostCall, m.Name, audit.Allowed)
+		call.Facts = map[string]any{"prompt": asked.Prompt, "hidden": asked.Password}
+		if err := s.record.before(call); err != nil {
+			_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "denied", Message: err.Error()}})
+			return
+		}
 		text, err := s.opts.Input(asked.Prompt, asked.Password)
+		answered := s.hostEvent(w, audit.OpHostReturn, m.Name, audit.Allowed)
+		answered.Cell, answered.Scope = call.Cell, call.Scope
 		answer := wire.Answer{ID: m.ID, Value: text}
 		if err != nil {
+			answered.Decision, answered.Reason = audit.Incomplete, err.Error()
 			answer = wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "no-answer", Message: err.Error()}}
 		}
+		_ = s.record.write(answered) // answered already; the loss is counted and said
 		_ = w.conn.Reply(answer)
 	}()
 }

@@ -34,6 +34,8 @@ type process interface {
 	Done() <-chan struct{}
 	Exit() exitStatus // after Done
 	Usage() Usage
+	Pid() int           // on the host
+	Standing() standing // what its start has shown
 }
 
 // unjailed is tier process: no jail at all, for development.
@@ -88,3 +90,7 @@ func (p *unjailed) Done() <-chan struct{} { return p.done }
 func (p *unjailed) Exit() exitStatus { return p.end }
 
 func (p *unjailed) Usage() Usage { return Usage{} }
+
+func (p *unjailed) Pid() int { return p.cmd.Process.Pid }
+
+func (p *unjailed) Standing() standing { return standing{} }

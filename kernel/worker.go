@@ -24,6 +24,7 @@ type worker struct {
 	out        *output
 	room       room // for full-output files
 	generation int
+	python     string // the interpreter
 	info       wire.Info
 	forked     bool // the next cell gets fresh pipes
 	spawned    bool // some cell has made a process or a thread
@@ -54,7 +55,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	if s.opts.Tier == TierJail {
 		uid, gid = s.opts.workerIDs()
 	}
-	w := &worker{temp: temp, out: newOutput(uid, gid), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation,
+	w := &worker{temp: temp, out: newOutput(uid, gid), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation, python: python,
 		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{}), onCall: s.hostCall}
 	defer func() {
 		if err != nil {
@@ -90,6 +91,9 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 		return nil, fmt.Errorf("python %q: %w", python, err)
 	}
 	theirs.Close()
+	if err := s.recordStart(w); err != nil {
+		return nil, err
+	}
 	w.ended.Add(1)
 	go w.read()
 	defer context.AfterFunc(ctx, w.proc.Kill)()

@@ -4,21 +4,12 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 
-	"cellblock/jail"
 	"cellblock/kernel"
 )
-
-// doctorReport is what doctor prints with --json.
-type doctorReport struct {
-	Features jail.Features  `json:"features"`
-	Jail     string         `json:"jail"` // "works", or why a jail cannot be built
-	Skills   []kernel.Skill `json:"skills"`
-}
 
 func newDoctor(c *console) *cobra.Command {
 	var (
@@ -28,7 +19,8 @@ func newDoctor(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this host can enforce, and what to do about the rest",
-		Long: `Try what a jail needs on this host, start one, and list the skills.
+		Long: `Try what a jail needs on this host, start one, tell what was tried from
+inside it and what keeps each of its limits, and list the skills.
 
 In mode report, writes outside the session directory are done with your rights
 and reported from what Python's audit hook sees: not those of child processes or
@@ -45,16 +37,19 @@ The exit code is 5 when a jail cannot be built here.`,
 		if err != nil {
 			return err
 		}
-		report := doctorReport{Features: jail.ProbeAll(), Jail: "works", Skills: kernel.Skills(options.SkillRoots)}
-		if err := tryJail(cmd, options); err != nil {
-			report.Jail = err.Error()
+		if !cmd.Flags().Changed("session") {
+			options.SessionDir = "" // one of its own
+		}
+		report, err := kernel.Doctor(context.Background(), options)
+		if err != nil {
+			return err
 		}
 		if asJSON {
 			err = c.printJSON(report)
 		} else {
 			c.printDoctor(report)
 		}
-		if err == nil && report.Jail != "works" {
+		if err == nil && report.Jail != kernel.JailWorks {
 			err = &exitError{code: exitJail}
 		}
 		return err
@@ -62,25 +57,7 @@ The exit code is 5 when a jail cannot be built here.`,
 	return cmd
 }
 
-// tryJail starts a session the way run does, and ends it.
-func tryJail(cmd *cobra.Command, options kernel.Options) error {
-	if !cmd.Flags().Changed("session") {
-		dir, err := os.MkdirTemp("", "cellblock-doctor-")
-		if err != nil {
-			return err
-		}
-		defer func() { _ = os.RemoveAll(dir) }()
-		options.SessionDir = dir
-	}
-	session, err := kernel.Open(options)
-	if err != nil {
-		return err
-	}
-	defer session.Close()
-	return session.Start(context.Background())
-}
-
-func (c *console) printDoctor(r doctorReport) {
+func (c *console) printDoctor(r kernel.DoctorReport) {
 	fmt.Fprintf(c.out, "Linux %s, uid %d, cgroup %s, Landlock ABI %d\n", r.Features.Kernel, r.Features.UID, r.Features.CgroupMode, r.Features.LandlockABI)
 	fmt.Fprintf(c.out, "jail: %s\n\n", r.Jail)
 	for _, name := range slices.Sorted(maps.Keys(r.Features.Findings)) {
@@ -91,6 +68,15 @@ func (c *console) printDoctor(r doctorReport) {
 		}
 	}
 	fmt.Fprintln(c.out)
+	if len(r.Witness) > 0 {
+		fmt.Fprintf(c.out, "witness: %d forbidden acts were tried from inside, and each was refused (--json lists them)\n", len(r.Witness))
+	}
+	for _, l := range r.Limits {
+		fmt.Fprintf(c.out, "limit %s: %d, kept by %s\n", l.Name, l.Value, l.By)
+	}
+	for _, d := range r.Degraded {
+		fmt.Fprintf(c.out, "degraded: %s: %s\n", d.Feature, d.Why)
+	}
 	for _, s := range r.Skills {
 		if s.Skipped != "" {
 			fmt.Fprintf(c.out, "skill %s: skipped: %s\n", s.Name, s.Skipped)

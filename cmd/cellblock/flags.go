@@ -10,6 +10,7 @@ import (
 
 	"cellblock/kernel"
 	"cellblock/policy"
+	"cellblock/policy/audit"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -23,6 +24,7 @@ type sessionFlags struct {
 	kernel.Options
 	mode, tier, onTimeout, net, runAs string
 	limits                            limitFlag
+	audit, auditSync                  string
 }
 
 func (f *sessionFlags) add(set *pflag.FlagSet) {
@@ -47,6 +49,12 @@ func (f *sessionFlags) addCells(set *pflag.FlagSet) {
 	set.IntVar(&f.MaxOutput, "max-output", kernel.DefaultMaxOutput, "output cap, in characters a stream")
 }
 
+// addRecord adds the flags of the commands whose sessions are recorded.
+func (f *sessionFlags) addRecord(set *pflag.FlagSet) {
+	set.StringVar(&f.audit, "audit", "", "file of the session's record, or none (default a new one in $XDG_STATE_HOME/cellblock/audit)")
+	set.StringVar(&f.auditSync, "audit-sync", "bounds", "when records are forced to the disk: bounds (start and end), each or none; a kill loses none")
+}
+
 // complete offers the values that a shell can complete.
 func (f *sessionFlags) complete(cmd *cobra.Command) {
 	fixed := func(name string, values ...string) {
@@ -58,6 +66,7 @@ func (f *sessionFlags) complete(cmd *cobra.Command) {
 	fixed("tier", "jail", "process")
 	fixed("net", "none", "host")
 	fixed("on-timeout", "kill", "interrupt")
+	fixed("audit-sync", "bounds", "each", "none")
 	fixed("profile", profileNames()...)
 	cobra.CheckErr(cmd.MarkFlagDirname("session"))
 }
@@ -88,7 +97,45 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 		o.State = []string{state}
 		o.Runtime = filepath.Join(state, "runtime")
 	}
+	if cmd.Flags().Lookup("audit") == nil {
+		return o, nil
+	}
+	if o.AuditSync, err = audit.ParseSync(f.auditSync); err != nil {
+		return o, usage(cmd, err)
+	}
+	switch dir := auditDir(); {
+	case f.audit == "none":
+	case f.audit != "":
+		o.Audit = f.audit
+	case dir != "":
+		o.Audit = filepath.Join(dir, auditName())
+	}
 	return o, nil
+}
+
+// open opens the session that the flags describe. Where nobody has asked for a
+// record and none can be made, a session that does not enforce goes on without.
+func (f *sessionFlags) open(c *console, o kernel.Options) (*kernel.Session, error) {
+	if o.Audit == "" && f.audit == "" {
+		c.say("audit: no home to keep a record in; --audit FILE names one, --audit none silences this")
+	}
+	s, err := kernel.Open(o)
+	if f.audit == "" && o.Mode != policy.Enforce && errors.As(err, new(*audit.OpenError)) {
+		c.say("%v; this session is not recorded", err)
+		o.Audit = ""
+		s, err = kernel.Open(o)
+	}
+	if err != nil {
+		return nil, openError(err)
+	}
+	return s, nil
+}
+
+// closeSession ends a session and tells when its record could not be ended.
+func (c *console) closeSession(s *kernel.Session) {
+	if err := s.Close(); err != nil {
+		c.say("%v", err)
+	}
 }
 
 func parseIDs(text string) (uid, gid int, err error) {
@@ -109,8 +156,8 @@ func parseIDs(text string) (uid, gid int, err error) {
 	return uid, gid, nil
 }
 
-// stateDir is where the launcher keeps the history of the repl. Empty when
-// there is no home.
+// stateDir is where the launcher keeps the history of the repl and the records
+// of sessions. Empty when there is no home.
 func stateDir() string {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "cellblock")

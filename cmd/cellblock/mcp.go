@@ -12,7 +12,7 @@ import (
 	"cellblock/kernel/front/mcp"
 )
 
-func newMCP() *cobra.Command {
+func newMCP(c *console) *cobra.Command {
 	var flags sessionFlags
 	cmd := &cobra.Command{
 		Use:   "mcp",
@@ -22,17 +22,18 @@ input and output. Cells have pipes of their own and share neither.`,
 		Args: atMost(0),
 	}
 	flags.addCells(cmd.Flags())
+	flags.addRecord(cmd.Flags())
 	flags.complete(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		options, err := flags.options(cmd)
 		if err != nil {
 			return err
 		}
-		session, err := kernel.Open(options)
+		session, err := flags.open(c, options)
 		if err != nil {
-			return openError(err)
+			return err
 		}
-		defer session.Close()
+		defer c.closeSession(session)
 		ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer cancel()
 		return mcp.Serve(ctx, session, versionText(), kernel.ToolDescription(options), &sdk.StdioTransport{})

@@ -31,6 +31,7 @@ func newRepl(c *console) *cobra.Command {
 		Args:    atMost(0),
 	}
 	flags.addCells(cmd.Flags())
+	flags.addRecord(cmd.Flags())
 	flags.complete(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		options, err := flags.options(cmd)
@@ -40,11 +41,11 @@ func newRepl(c *console) *cobra.Command {
 		if c.inTTY {
 			options.Input = c.ask
 		}
-		session, err := kernel.Open(options)
+		session, err := flags.open(c, options)
 		if err != nil {
-			return openError(err)
+			return err
 		}
-		defer session.Close()
+		defer c.closeSession(session)
 		r := &repl{c: c, session: session, lines: newLineReader(c)}
 		r.loop()
 		if r.worst != exitOK && !c.inTTY {

@@ -33,8 +33,9 @@ func newRoot(c *console) *cobra.Command {
 	root.SetErr(c.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
 	root.AddCommand(
-		newRun(c), newRepl(c), newMCP(),
+		newRun(c), newRepl(c), newMCP(c),
 		newDoctor(c), newPlan(c), newProfile(c),
+		newAudit(c), newViolations(c),
 		newVersion(c), newMan(c),
 	)
 	return root

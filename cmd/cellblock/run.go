@@ -44,6 +44,7 @@ func newRun(c *console) *cobra.Command {
 	cmd.Flags().BoolVar(&src.split, "cells", false, `split the code at lines that begin with "# %%"`)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one line of JSON a cell")
 	flags.addCells(cmd.Flags())
+	flags.addRecord(cmd.Flags())
 	flags.complete(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
@@ -60,19 +61,19 @@ func newRun(c *console) *cobra.Command {
 		if !asJSON && c.inTTY {
 			options.Input = c.ask
 		}
-		return runCells(c, options, cells, asJSON)
+		return runCells(c, &flags, options, cells, asJSON)
 	}
 	return cmd
 }
 
 // runCells runs the cells in one session and ends it. It goes on after a cell
 // that failed, since the exit code is the worst of all, but not after a Ctrl-C.
-func runCells(c *console, options kernel.Options, cells []string, asJSON bool) error {
-	session, err := kernel.Open(options)
+func runCells(c *console, flags *sessionFlags, options kernel.Options, cells []string, asJSON bool) error {
+	session, err := flags.open(c, options)
 	if err != nil {
-		return openError(err)
+		return err
 	}
-	defer session.Close()
+	defer c.closeSession(session)
 	stop := watchSignals(session)
 	defer stop.done()
 

@@ -203,6 +203,19 @@ func (g *Group) Mode() Mode { return g.mode }
 // asked for is kept and that Kill is one write.
 func (g *Group) Unenforced() []Unenforced { return g.lacks }
 
+// Keeps says which hierarchy keeps a limit, "memory" or "tasks": "v1" or "v2", or
+// "" for none.
+func (g *Group) Keeps(what string) string {
+	s := map[string]seat{"memory": g.memory, "tasks": g.tasks}[what]
+	switch {
+	case s.dir == "":
+		return ""
+	case s.v2:
+		return "v2"
+	}
+	return "v1"
+}
+
 // Paths lists the group's directories, for doctor and tests.
 func (g *Group) Paths() []string {
 	var paths []string

@@ -16,7 +16,7 @@
 // file (write(2)) and the head beside it counts it, so that the end of the
 // launcher by SIGKILL loses nothing. The end of the machine may: fdatasync(2)
 // follows the records that start and end a session, and Close; with [SyncEach],
-// every Append. What a killed writer had half written is cut off by the next
+// every Append; with [SyncNone], nothing. What a killed writer had half written is cut off by the next
 // Open, which says so in a record of its own.
 //
 // # The head

@@ -84,8 +84,8 @@ func (m *Masks) compile() {
 
 func plain(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
 
-// secretField reports whether a field of that name holds a secret.
-func (m *Masks) secretField(name string) bool {
+// Secret reports whether a field of that name holds a secret.
+func (m *Masks) Secret(name string) bool {
 	name = plain(name)
 	for _, f := range m.Fields {
 		f = plain(f)
@@ -137,7 +137,7 @@ func (m *Masks) value(v any) any {
 			}
 			// An argument vector: --token, and its value in the next element.
 			name, _ := v[i-1].(string)
-			if option, ok := strings.CutPrefix(name, "--"); ok && m.secretField(option) {
+			if option, ok := strings.CutPrefix(name, "--"); ok && m.Secret(option) {
 				out[i] = "[masked field]"
 			}
 		}
@@ -145,7 +145,7 @@ func (m *Masks) value(v any) any {
 	case map[string]any:
 		out := make(map[string]any, len(v))
 		for name, inner := range v {
-			if m.secretField(name) && inner != nil && inner != "" {
+			if m.Secret(name) && inner != nil && inner != "" {
 				out[name] = "[masked field]"
 			} else {
 				out[name] = m.value(inner)

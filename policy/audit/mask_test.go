@@ -36,7 +36,7 @@ func TestSecretsAreMaskedByRule(t *testing.T) {
 	}
 	for name, secret := range map[string]bool{"password": true, "GITHUB_TOKEN": true, "api-key": true, "Set-Cookie": true,
 		"tokens": false, "path": false, "secretary": false, "compass": false} {
-		if m.secretField(name) != secret {
+		if m.Secret(name) != secret {
 			t.Errorf("field %q: %v", name, !secret)
 		}
 	}

@@ -22,10 +22,20 @@ func Open(path string, o Options) (*Log, error) {
 		if errors.As(err, &named) && named.Path == path {
 			err = named.Err
 		}
-		return nil, fmt.Errorf("audit log %s: %w", path, err)
+		return nil, &OpenError{path, err}
 	}
 	return l, nil
 }
+
+// OpenError says why a log cannot be written to.
+type OpenError struct {
+	Path string
+	Err  error
+}
+
+func (e *OpenError) Error() string { return fmt.Sprintf("audit log %s: %v", e.Path, e.Err) }
+
+func (e *OpenError) Unwrap() error { return e.Err }
 
 func open(path string, o Options) (l *Log, err error) {
 	if path, err = filepath.Abs(path); err != nil {
