@@ -38,7 +38,7 @@ run: build ## build, and run a real session in a jail
 	bin/cellblock run --session "$$dir" --mode enforce -c 'try: open("/etc/cellblock-demo", "w")'$$'\n''except OSError as e: print(e)'
 
 check: ## gofmt and go vet
-	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
+	@out=$$(gofmt -l .) && [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }
 	go vet ./...
 
 # Not a part of test and CI: the first run downloads the linter and builds it, which takes

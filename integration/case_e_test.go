@@ -3,7 +3,6 @@ package integration
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -134,21 +133,23 @@ sorted(os.listdir("."))`, "['alias', 'deep', 'f', 'inside']")
 		dir := newDir(t)
 		git(t, dir, "init", "-q")
 		git(t, dir, "-c", "user.name=n", "-c", "user.email=e@x", "commit", "-q", "--allow-empty", "-m", "m")
-		before := listTmp(t)
 		victim := startLauncher(t, dir, "1\n# %%\nopen('made.txt', 'w').write('1')\n# %%\nprint('third', flush=True)\nimport time; open('made.txt','a').write('2'); time.sleep(600)")
 		eventually(t, "the third cell runs", hang, func() bool {
 			data, _ := os.ReadFile(dir + "/made.txt")
 			return string(data) == "12"
 		})
+		launchers := map[int]bool{victim.cmd.Process.Pid: true}
+		if len(tempDirectories(t, launchers)) == 0 {
+			t.Error("control: the launcher has no temp directory")
+		}
 		victim.kill()
-		command(t).run("run", "--mode", "enforce", "--session", dir, "--python", pythonBin(), "-c", "1")
+		next := command(t).run("run", "--mode", "enforce", "--session", dir, "--python", pythonBin(), "-c", "1")
 		if got := git(t, dir, "status", "--porcelain", "--ignored"); got != "?? made.txt" {
 			t.Errorf("git status says %q, want only made.txt", got)
 		}
-		for name := range listTmp(t) {
-			if !before[name] && strings.HasPrefix(name, "pi-py-kernel-") && !held("/tmp/"+name) {
-				t.Errorf("%s is left in /tmp", name)
-			}
+		launchers[next.pid] = true
+		for _, name := range tempDirectories(t, launchers) {
+			t.Errorf("%s is left in %s", name, os.TempDir())
 		}
 	}},
 
@@ -254,39 +255,4 @@ func git(t testing.TB, dir string, args ...string) string {
 		t.Fatalf("git %v: %v\n%s", args, err, out)
 	}
 	return strings.TrimSpace(string(out))
-}
-
-// listTmp is the set of names in the system's temp directory.
-func listTmp(t testing.TB) map[string]bool {
-	t.Helper()
-	entries, err := os.ReadDir(os.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	names := map[string]bool{}
-	for _, e := range entries {
-		names[e.Name()] = true
-	}
-	return names
-}
-
-// held reports whether some file of a launcher's temp directory is locked, that
-// is, whether its launcher lives.
-func held(dir string) bool {
-	found := false
-	filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return nil
-		}
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
-			return nil
-		}
-		defer f.Close()
-		if unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil {
-			found = true
-		}
-		return nil
-	})
-	return found
 }

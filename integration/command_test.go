@@ -78,7 +78,7 @@ func (c *invocation) env(vars ...string) *invocation {
 // outcome is what a run of the command left.
 type outcome struct {
 	stdout, stderr string
-	code           int
+	code, pid      int
 }
 
 // run starts the command, waits for it and returns what it left.
@@ -98,7 +98,7 @@ func (c *invocation) run(args ...string) outcome {
 	if ctx.Err() != nil {
 		c.t.Fatalf("cellblock %v hung\nstdout: %.2000s\nstderr: %.2000s", args, stdout.String(), stderr.String())
 	}
-	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode(), cmd.ProcessState.Pid()}
 }
 
 // line is one line of the outcome's stdout.

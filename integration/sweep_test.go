@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// leftovers describes what launchers and their jails have on this host: the
-// processes that work in the marker's directory or name it, the mounts, the
-// cgroup directories of these launchers, and the temp directories that no living
-// launcher holds.
+// leftovers describes what these launchers, by pid, and their jails have on this
+// host: the processes that work in the marker's directory or name it, the mounts,
+// cgroup directories and temp directories. What launchers of other users, or of
+// another run of these tests, have is not told.
 func leftovers(t testing.TB, marker string, launchers map[int]bool) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -53,12 +53,29 @@ func leftovers(t testing.TB, marker string, launchers map[int]bool) map[string]b
 		}
 		return nil
 	})
-	for name := range listTmp(t) {
-		if strings.HasPrefix(name, "pi-py-kernel-") && !held(filepath.Join(os.TempDir(), name)) {
-			found["temp directory "+name] = true
-		}
+	for _, name := range tempDirectories(t, launchers) {
+		found["temp directory "+name] = true
 	}
 	return found
+}
+
+// tempDirectories lists the session temp directories that carry one of these
+// launchers' pids.
+func tempDirectories(t testing.TB, launchers map[int]bool) []string {
+	t.Helper()
+	paths, err := filepath.Glob(filepath.Join(os.TempDir(), "pi-py-kernel-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, path := range paths {
+		rest := strings.TrimPrefix(filepath.Base(path), "pi-py-kernel-")
+		pid, _, _ := strings.Cut(rest, "-")
+		if n, err := strconv.Atoi(pid); err == nil && launchers[n] {
+			names = append(names, filepath.Base(path))
+		}
+	}
+	return names
 }
 
 // TestSIGKILL kills the launcher at random moments, 200 times: after the next
