@@ -12,6 +12,11 @@
 // nothing that a worker prints or sends makes the launcher crash or its memory
 // grow without bound.
 //
+// With [Options.Audit] every session is recorded, by package audit: the start of
+// a worker with the facts of its jail, each cell before it runs and after it has,
+// what the policy does not allow. Under enforce nothing runs that cannot be
+// recorded.
+//
 // # Limitations
 //
 // Report mode blocks nothing outside the ground floor of the jail, and what it

@@ -1,0 +1,58 @@
+package kernel
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"cellblock/kernel/wire"
+	"cellblock/policy/audit"
+)
+
+// hostCall answers a worker's call to the host. Nothing but input is permitted.
+func (s *Session) hostCall(m *wire.Message) {
+	s.mu.Lock()
+	w := s.worker
+	s.mu.Unlock()
+	if w == nil {
+		return
+	}
+	if m.Name != "input" || s.opts.Input == nil {
+		refused := s.hostEvent(w, audit.OpHostCall, m.Name, audit.Denied)
+		refused.Rule, refused.Reason = "host.default", "nothing but input is permitted, and only where somebody answers"
+		s.record.refusedCall(refused)
+		_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "denied",
+			Message: fmt.Sprintf("host call %q is not permitted", m.Name)}})
+		return
+	}
+	var asked struct {
+		Prompt   string `json:"prompt"`
+		Password bool   `json:"password"`
+	}
+	if err := json.Unmarshal(m.Arguments, &asked); err != nil {
+		w.fail(&wire.ProtocolError{Rule: wire.RuleWrongType, Detail: "input: arguments"})
+		return
+	}
+	if w.calls.Add(1) > wire.MaxHostCalls {
+		w.fail(&wire.ProtocolError{Rule: wire.RuleTooMany, Detail: "host calls that wait for an answer"})
+		return
+	}
+	go func() {
+		defer w.calls.Add(-1)
+		call := s.hostEvent(w, audit.OpHostCall, m.Name, audit.Allowed)
+		call.Facts = map[string]any{"prompt": asked.Prompt, "hidden": asked.Password}
+		if err := s.record.before(call); err != nil {
+			_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "denied", Message: err.Error()}})
+			return
+		}
+		text, err := s.opts.Input(asked.Prompt, asked.Password)
+		answered := s.hostEvent(w, audit.OpHostReturn, m.Name, audit.Allowed)
+		answered.Cell, answered.Scope = call.Cell, call.Scope
+		answer := wire.Answer{ID: m.ID, Value: text}
+		if err != nil {
+			answered.Decision, answered.Reason = audit.Incomplete, err.Error()
+			answer = wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "no-answer", Message: err.Error()}}
+		}
+		_ = s.record.write(answered) // answered already; the loss is counted and said
+		_ = w.conn.Reply(answer)
+	}()
+}
