@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -16,9 +17,14 @@ import (
 // doctorReport is what doctor prints with --json.
 type doctorReport struct {
 	Features jail.Features  `json:"features"`
-	Jail     string         `json:"jail"` // "works", or why a jail cannot be built
+	Jail     string         `json:"jail"` // one of the constants, or why a jail cannot be built
 	Skills   []kernel.Skill `json:"skills"`
 }
+
+const (
+	jailWorks   = "works"
+	jailUntried = "not tried: tier process has none"
+)
 
 func newDoctor(c *console) *cobra.Command {
 	var (
@@ -45,8 +51,15 @@ The exit code is 5 when a jail cannot be built here.`,
 		if err != nil {
 			return err
 		}
-		report := doctorReport{Features: jail.ProbeAll(), Jail: "works", Skills: kernel.Skills(options.SkillRoots)}
+		report := doctorReport{Features: jail.ProbeAll(), Jail: jailWorks, Skills: kernel.Skills(options.SkillRoots)}
+		if options.Tier == kernel.TierProcess {
+			report.Jail = jailUntried
+		}
 		if err := tryJail(cmd, options); err != nil {
+			var option *kernel.OptionError
+			if errors.As(err, &option) {
+				return openError(cmd, err)
+			}
 			report.Jail = err.Error()
 		}
 		if asJSON {
@@ -54,7 +67,7 @@ The exit code is 5 when a jail cannot be built here.`,
 		} else {
 			c.printDoctor(report)
 		}
-		if err == nil && report.Jail != "works" {
+		if err == nil && report.Jail != jailWorks && report.Jail != jailUntried {
 			err = &exitError{code: exitJail}
 		}
 		return err

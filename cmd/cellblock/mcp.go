@@ -30,7 +30,7 @@ input and output. Cells have pipes of their own and share neither.`,
 		}
 		session, err := kernel.Open(options)
 		if err != nil {
-			return openError(err)
+			return openError(cmd, err)
 		}
 		defer session.Close()
 		ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)

@@ -38,11 +38,11 @@ func newRepl(c *console) *cobra.Command {
 			return err
 		}
 		if c.inTTY {
-			options.Input = c.ask
+			options.Input = c.questions.ask
 		}
 		session, err := kernel.Open(options)
 		if err != nil {
-			return openError(err)
+			return openError(cmd, err)
 		}
 		defer session.Close()
 		r := &repl{c: c, session: session, lines: newLineReader(c)}
@@ -138,6 +138,8 @@ func (r *repl) command(code string) (quit bool) {
 	defer stop.done()
 	out := newLive(r.c)
 	call.Output = out.output
+	r.c.questions.begin()
+	defer r.c.questions.end()
 	result := r.session.Call(context.Background(), call)
 	out.finish(result)
 	r.worst = max(r.worst, exitCode(result))
