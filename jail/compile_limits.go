@@ -73,8 +73,11 @@ func (c *compiler) noCgroup(part Feature) Finding {
 // rlimits are set on the stage and inherited by everything.
 func (c *compiler) rlimits() {
 	l := c.spec.Limits
+	apart := func(name string, resource int, soft, hard int64, reason string) {
+		c.stage(plan.Step{Op: plan.OpRlimit, Names: []string{name}, Num: uint64(resource), Soft: uint64(soft), Hard: uint64(hard), Reason: reason})
+	}
 	set := func(name string, resource int, value int64, reason string) {
-		c.stage(plan.Step{Op: plan.OpRlimit, Names: []string{name}, Num: uint64(resource), Soft: uint64(value), Hard: uint64(value), Reason: reason})
+		apart(name, resource, value, value, reason)
 	}
 	set("core", unix.RLIMIT_CORE, 0, "a crash leaves no memory image behind")
 	if l.OpenFiles > 0 {
@@ -84,7 +87,9 @@ func (c *compiler) rlimits() {
 		set("fsize", unix.RLIMIT_FSIZE, l.FileSizeBytes, "size of one file")
 	}
 	if l.CPUSeconds > 0 {
-		set("cpu", unix.RLIMIT_CPU, l.CPUSeconds, "processor time of one process")
+		// The hard limit's SIGKILL comes a second after the soft one's SIGXCPU, so
+		// that the cause of the death can be told (setrlimit(2)).
+		apart("cpu", unix.RLIMIT_CPU, l.CPUSeconds, l.CPUSeconds+1, "processor time of one process")
 	}
 	if l.MemoryBytes > 0 && c.noCgroup(CgroupMemory).No() {
 		set("data", unix.RLIMIT_DATA, l.MemoryBytes, "memory of one process, since no cgroup can keep the memory limit")

@@ -50,6 +50,8 @@ func (d Death) String() string {
 		return "oom: memory limit " + bytesText(d.MemoryLimit)
 	case d.TaskLimit != 0:
 		return fmt.Sprintf("task limit %d", d.TaskLimit)
+	case d.Signal == "SIGXCPU":
+		return "SIGXCPU: limit of processor time"
 	case d.Signal != "":
 		return d.Signal
 	}

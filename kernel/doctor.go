@@ -9,13 +9,16 @@ import (
 	"cellblock/jail/plan"
 )
 
-// JailWorks is what DoctorReport.Jail says when a jail was built.
-const JailWorks = "works"
+// What DoctorReport.Jail says when nothing keeps a jail from being built.
+const (
+	JailWorks   = "works"
+	JailUntried = "not tried: tier process has none"
+)
 
 // DoctorReport is what a host can enforce, as a jail that was built on it shows.
 type DoctorReport struct {
 	Features jail.Features `json:"features"`
-	Jail     string        `json:"jail"`              // JailWorks, or why no jail can be built
+	Jail     string        `json:"jail"`              // JailWorks, JailUntried, or why no jail can be built
 	Missing  *Missing      `json:"missing,omitempty"` // what it lacks for that
 	Tier     Tier          `json:"tier"`
 	// Witness, Limits and Degraded are those of Info: what was tried, what keeps
@@ -30,10 +33,13 @@ type DoctorReport struct {
 // Doctor probes the host, starts a session with these options and ends it.
 // Without a session directory it makes one for the purpose. Nothing is recorded.
 // Why no session can be had is in the report; the error is that of its own
-// directory.
+// directory, or an OptionError.
 func Doctor(ctx context.Context, opts Options) (DoctorReport, error) {
 	opts.Audit = ""
 	report := DoctorReport{Features: jail.ProbeAll(), Jail: JailWorks, Skills: Skills(opts.SkillRoots)}
+	if opts.Tier == TierProcess {
+		report.Jail = JailUntried
+	}
 	if opts.SessionDir == "" {
 		dir, err := os.MkdirTemp("", "cellblock-doctor-")
 		if err != nil {
@@ -43,6 +49,9 @@ func Doctor(ctx context.Context, opts Options) (DoctorReport, error) {
 		opts.SessionDir = dir
 	}
 	s, err := Open(opts)
+	if errors.As(err, new(*OptionError)) {
+		return report, err
+	}
 	if err == nil {
 		defer s.Close()
 		err = s.Start(ctx)

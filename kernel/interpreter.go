@@ -51,13 +51,13 @@ func interpreter(bin, sessionDir string) (string, error) {
 		if target, lerr := os.Readlink(path); lerr == nil {
 			return "", fmt.Errorf("python %q: points to %q, which is gone: make the virtual environment again", path, target)
 		}
-		return "", fmt.Errorf("python %q: does not exist", path)
+		return "", fmt.Errorf("python %q: does not exist: install it, or name another interpreter", path)
 	case err != nil:
 		return "", fmt.Errorf("python %q: %w", path, err)
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("python %q: is not a file", path)
 	case info.Mode()&0o111 == 0:
-		return "", fmt.Errorf("python %q: is not executable", path)
+		return "", fmt.Errorf("python %q: is not executable: name another interpreter", path)
 	}
 	file, err := os.Open(path)
 	if err != nil {
@@ -70,7 +70,7 @@ func interpreter(bin, sessionDir string) (string, error) {
 		return path, nil
 	}
 	if string(magic[:2]) != "#!" {
-		return "", fmt.Errorf("python %q: is no program", path)
+		return "", fmt.Errorf("python %q: is no program: name another interpreter", path)
 	}
 	// The script runs with the operator's rights, outside any jail.
 	if real, err := filepath.EvalSymlinks(path); err != nil || policy.Within(sessionDir, real) || policy.Within(sessionDir, path) {

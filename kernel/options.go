@@ -1,9 +1,7 @@
 package kernel
 
 import (
-	"fmt"
 	"io"
-	"slices"
 	"time"
 
 	"cellblock/policy"
@@ -116,30 +114,5 @@ func (o Options) withDefaults() (Options, error) {
 		return o, err
 	}
 	o.Mode = mode
-	switch {
-	case o.CellTimeout < 0:
-		return o, fmt.Errorf("option cell timeout: %v is negative", o.CellTimeout)
-	case o.StartTimeout < 0:
-		return o, fmt.Errorf("option start timeout: %v is negative", o.StartTimeout)
-	case o.MaxOutput < 0:
-		return o, fmt.Errorf("option max output: %d is negative", o.MaxOutput)
-	case o.MaxOutput > maxMaxOutput:
-		return o, fmt.Errorf("option max output: %d is more than %d characters", o.MaxOutput, maxMaxOutput)
-	case o.OnTimeout != TimeoutKill && o.OnTimeout != TimeoutInterrupt:
-		return o, fmt.Errorf("option on timeout: %q is neither kill nor interrupt", o.OnTimeout)
-	case o.Tier != TierJail && o.Tier != TierProcess:
-		return o, fmt.Errorf("option tier: %q is neither jail nor process", o.Tier)
-	case o.Tier == TierProcess && o.Mode == policy.Enforce:
-		return o, fmt.Errorf("option tier: process has nothing that enforces; use tier jail, or mode report or off")
-	case o.Runtime != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Runtime) }):
-		return o, fmt.Errorf("option runtime: %q is in none of the launcher's own directories (State), where sessions could change it", o.Runtime)
-	case o.Net != "" && o.Net != policy.NetNone && o.Net != policy.NetHost:
-		return o, fmt.Errorf("option net: %q is neither none nor host", o.Net)
-	case o.Tier == TierProcess && o.Net == policy.NetNone:
-		return o, fmt.Errorf("option net: tier process cannot take the network away; use tier jail")
-	}
-	return o, nil
+	return o, o.check()
 }
-
-// maxMaxOutput keeps what the launcher holds for one stream within bounds.
-const maxMaxOutput = 4 << 20

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -356,7 +357,7 @@ func (s *Session) environment() []string {
 	}
 	env = append(env, policy.Env{Pass: without(s.policy.Env.Pass, "TZ", "MPLBACKEND")}.Filter(os.Environ())...)
 	for _, v := range s.opts.Env {
-		if hasEqual(v) {
+		if strings.Contains(v, "=") {
 			env = append(env, v)
 		} else if value, ok := os.LookupEnv(v); ok {
 			env = append(env, v+"="+value)
@@ -377,15 +378,6 @@ next:
 		out = append(out, n)
 	}
 	return out
-}
-
-func hasEqual(s string) bool {
-	for i := range len(s) {
-		if s[i] == '=' {
-			return i > 0
-		}
-	}
-	return false
 }
 
 // after is a timer's channel; never for no limit.

@@ -18,6 +18,8 @@ type console struct {
 	outTTY   bool
 	errTTY   bool
 	colour   bool // on err, for our own lines
+
+	questions *questions
 }
 
 func newConsole() *console {
@@ -29,6 +31,7 @@ func newConsole() *console {
 	}
 	// https://no-color.org: any value but the empty one turns colour off.
 	c.colour = c.errTTY && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	c.questions = &questions{c: c}
 	return c
 }
 

@@ -42,14 +42,14 @@ The exit code is 5 when a jail cannot be built here.`,
 		}
 		report, err := kernel.Doctor(context.Background(), options)
 		if err != nil {
-			return err
+			return openError(cmd, err)
 		}
 		if asJSON {
 			err = c.printJSON(report)
 		} else {
 			c.printDoctor(report)
 		}
-		if err == nil && report.Jail != kernel.JailWorks {
+		if err == nil && report.Jail != kernel.JailWorks && report.Jail != kernel.JailUntried {
 			err = &exitError{code: exitJail}
 		}
 		return err

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"cellblock/kernel"
 	"cellblock/policy"
@@ -80,13 +81,30 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 	}
 	parsed, err := policy.ParseMode(mode)
 	if err != nil {
-		return o, usage(cmd, err)
+		from := "flag --mode"
+		if !cmd.Flags().Changed("mode") {
+			from = "environment variable " + auditVariable
+		}
+		return o, usage(cmd, fmt.Errorf("%s: %w", from, err))
 	}
 	o.Mode = parsed
 	o.Tier, o.OnTimeout, o.Net = kernel.Tier(f.tier), kernel.OnTimeout(f.onTimeout), policy.Net(f.net)
 	o.Limits = f.limits.Limits
-	if o.CellTimeout < 0 || cmd.Flags().Changed("timeout") && o.CellTimeout == 0 {
-		return o, usage(cmd, fmt.Errorf("flag --timeout: %v is no time limit; give one such as 2s", o.CellTimeout))
+	for _, timeout := range []struct {
+		name  string
+		value time.Duration
+	}{{"timeout", o.CellTimeout}, {"start-timeout", o.StartTimeout}} {
+		if cmd.Flags().Changed(timeout.name) && timeout.value <= 0 {
+			return o, usage(cmd, fmt.Errorf("flag --%s: %v is no time limit; give one such as 2s", timeout.name, timeout.value))
+		}
+	}
+	if cmd.Flags().Changed("max-output") && o.MaxOutput <= 0 {
+		return o, usage(cmd, fmt.Errorf("flag --max-output: %d is no cap; give a number of characters, such as %d", o.MaxOutput, kernel.DefaultMaxOutput))
+	}
+	if cmd.Flags().Changed("tz") {
+		if err := checkZone(o.TimeZone); err != nil {
+			return o, usage(cmd, fmt.Errorf("flag --tz: %w", err))
+		}
 	}
 	if f.runAs != "" {
 		if o.HostUID, o.HostGID, err = parseIDs(f.runAs); err != nil {
@@ -115,7 +133,7 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 
 // open opens the session that the flags describe. Where nobody has asked for a
 // record and none can be made, a session that does not enforce goes on without.
-func (f *sessionFlags) open(c *console, o kernel.Options) (*kernel.Session, error) {
+func (f *sessionFlags) open(cmd *cobra.Command, c *console, o kernel.Options) (*kernel.Session, error) {
 	if o.Audit == "" && f.audit == "" {
 		c.say("audit: no home to keep a record in; --audit FILE names one, --audit none silences this")
 	}
@@ -126,7 +144,7 @@ func (f *sessionFlags) open(c *console, o kernel.Options) (*kernel.Session, erro
 		s, err = kernel.Open(o)
 	}
 	if err != nil {
-		return nil, openError(err)
+		return nil, openError(cmd, err)
 	}
 	return s, nil
 }
@@ -136,6 +154,18 @@ func (c *console) closeSession(s *kernel.Session) {
 	if err := s.Close(); err != nil {
 		c.say("%v", err)
 	}
+}
+
+// checkZone refuses the name of a zone that libc would take for UTC in silence.
+// A rule in the notation of POSIX, such as EST5EDT, has a digit and passes.
+func checkZone(name string) error {
+	if strings.ContainsAny(name, "0123456789") {
+		return nil
+	}
+	if _, err := time.LoadLocation(name); err != nil || name == "" {
+		return fmt.Errorf("%q is not the name of a time zone that this host knows; names are such as Europe/Berlin or UTC", name)
+	}
+	return nil
 }
 
 func parseIDs(text string) (uid, gid int, err error) {

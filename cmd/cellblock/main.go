@@ -21,6 +21,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cellblock/jail"
+	"cellblock/kernel"
 )
 
 // Exit codes. They are part of the command's contract.
@@ -48,6 +54,21 @@ func (e *exitError) Error() string {
 }
 
 func (e *exitError) Unwrap() error { return e.err }
+
+// openError tells what the host cannot do from what was asked wrongly. An option
+// is named by its flag.
+func openError(cmd *cobra.Command, err error) error {
+	var missing *jail.MissingFeatureError
+	if errors.As(err, &missing) {
+		return &exitError{exitJail, err}
+	}
+	var option *kernel.OptionError
+	if errors.As(err, &option) {
+		flag := strings.ReplaceAll(strings.TrimPrefix(option.Option, "cell "), " ", "-")
+		return usage(cmd, fmt.Errorf("flag --%s: %s", flag, option.Why))
+	}
+	return &exitError{exitUsage, err}
+}
 
 func main() { os.Exit(execute(os.Args[1:], newConsole())) }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -29,7 +30,7 @@ cellblock-run.1 and so on.`,
 		}
 		page, rest, err := root.Find(args)
 		if err != nil || len(rest) > 0 {
-			return usage(cmd, fmt.Errorf("command %q: there is none of this name", args))
+			return usage(cmd, fmt.Errorf("command %q: there is none of this name", strings.Join(args, " ")))
 		}
 		return doc.GenMan(page, header, c.out)
 	}

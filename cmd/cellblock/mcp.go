@@ -29,7 +29,7 @@ input and output. Cells have pipes of their own and share neither.`,
 		if err != nil {
 			return err
 		}
-		session, err := flags.open(c, options)
+		session, err := flags.open(cmd, c, options)
 		if err != nil {
 			return err
 		}

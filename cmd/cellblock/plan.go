@@ -40,7 +40,7 @@ func newPlan(c *console) *cobra.Command {
 		}
 		p, err := kernel.Plan(options)
 		if err != nil {
-			return openError(err)
+			return openError(cmd, err)
 		}
 		if asJSON {
 			return c.printJSON(p)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +23,7 @@ func newProfile(c *console) *cobra.Command {
 			}
 			return nil
 		}},
-		&cobra.Command{Use: "show PROFILE", Short: "Print a profile's document, every entry with its reason", Args: cobra.ExactArgs(1),
+		&cobra.Command{Use: "show PROFILE", Short: "Print a profile's document, every entry with its reason", Args: needProfile,
 			ValidArgs: profiles.List(), RunE: func(cmd *cobra.Command, args []string) error {
 				text, err := profiles.Document(args[0])
 				if err != nil {
@@ -33,4 +34,12 @@ func newProfile(c *console) *cobra.Command {
 			}},
 	)
 	return cmd
+}
+
+// needProfile wants the name of one profile.
+func needProfile(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return usage(cmd, fmt.Errorf("argument PROFILE: none given, there are %s", strings.Join(profiles.List(), ", ")))
+	}
+	return atMost(1)(cmd, args)
 }

@@ -39,9 +39,9 @@ func newRepl(c *console) *cobra.Command {
 			return err
 		}
 		if c.inTTY {
-			options.Input = c.ask
+			options.Input = c.questions.ask
 		}
-		session, err := flags.open(c, options)
+		session, err := flags.open(cmd, c, options)
 		if err != nil {
 			return err
 		}
@@ -139,6 +139,8 @@ func (r *repl) command(code string) (quit bool) {
 	defer stop.done()
 	out := newLive(r.c)
 	call.Output = out.output
+	r.c.questions.begin()
+	defer r.c.questions.end()
 	result := r.session.Call(context.Background(), call)
 	out.finish(result)
 	r.worst = max(r.worst, exitCode(result))

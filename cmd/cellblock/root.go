@@ -27,6 +27,8 @@ func newRoot(c *console) *cobra.Command {
 		SilenceErrors:     true,
 		SilenceUsage:      true,
 		DisableAutoGenTag: true,
+		// Letters that a typing slip changes; without it nothing but a beginning is near.
+		SuggestionsMinimumDistance: 2,
 	}
 	root.SetIn(c.in)
 	root.SetOut(c.out)
@@ -38,6 +40,14 @@ func newRoot(c *console) *cobra.Command {
 		newAudit(c), newViolations(c),
 		newVersion(c), newMan(c),
 	)
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			// Cobra's own prints help and succeeds for a shell that it does not know.
+			cmd.Args = noCommand
+			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+		}
+	}
 	return root
 }
 

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 
-	"cellblock/jail"
 	"cellblock/kernel"
 
 	"github.com/spf13/cobra"
@@ -59,23 +57,25 @@ func newRun(c *console) *cobra.Command {
 			return err
 		}
 		if !asJSON && c.inTTY {
-			options.Input = c.ask
+			options.Input = c.questions.ask
 		}
-		return runCells(c, &flags, options, cells, asJSON)
+		return runCells(cmd, c, &flags, options, cells, asJSON)
 	}
 	return cmd
 }
 
 // runCells runs the cells in one session and ends it. It goes on after a cell
 // that failed, since the exit code is the worst of all, but not after a Ctrl-C.
-func runCells(c *console, flags *sessionFlags, options kernel.Options, cells []string, asJSON bool) error {
-	session, err := flags.open(c, options)
+func runCells(cmd *cobra.Command, c *console, flags *sessionFlags, options kernel.Options, cells []string, asJSON bool) error {
+	session, err := flags.open(cmd, c, options)
 	if err != nil {
 		return err
 	}
 	defer c.closeSession(session)
 	stop := watchSignals(session)
 	defer stop.done()
+	c.questions.begin()
+	defer c.questions.end()
 
 	worst := exitOK
 	for _, code := range cells {
@@ -119,15 +119,6 @@ func exitCode(r kernel.Result) int {
 		return exitRaised
 	}
 	return exitOK
-}
-
-// openError tells what the host cannot do from what was asked wrongly.
-func openError(err error) error {
-	var missing *jail.MissingFeatureError
-	if errors.As(err, &missing) {
-		return &exitError{exitJail, err}
-	}
-	return &exitError{exitUsage, err}
 }
 
 // printJSON writes v as one line.
