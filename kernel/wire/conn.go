@@ -92,15 +92,34 @@ func (c *Conn) put(data []byte, fds []int) error {
 	if err := c.conn.SetWriteDeadline(time.Now().Add(WriteTime)); err != nil {
 		return err
 	}
-	if len(fds) > 0 {
-		n, _, err := c.conn.WriteMsgUnix(data, unix.UnixRights(fds...), nil)
-		if err != nil {
-			return err
-		}
-		data = data[n:]
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return err
 	}
-	_, err := c.conn.Write(data)
-	return err
+	var rights []byte
+	if len(fds) > 0 {
+		rights = unix.UnixRights(fds...)
+	}
+	for len(data) > 0 {
+		var n int
+		var sent error
+		// A program that asks for SIGPIPE, to learn that nobody reads its output,
+		// must not get one because a worker has ended.
+		err := raw.Write(func(fd uintptr) bool {
+			n, sent = unix.SendmsgN(int(fd), data, rights, nil, unix.MSG_NOSIGNAL)
+			return sent != unix.EAGAIN
+		})
+		switch {
+		case err != nil:
+			return err
+		case sent == unix.EINTR:
+			continue
+		case sent != nil:
+			return os.NewSyscallError("sendmsg", sent)
+		}
+		data, rights = data[n:], nil
+	}
+	return nil
 }
 
 // ReadMessage returns the worker's next message. io.EOF means that it closed its

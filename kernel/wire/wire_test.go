@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -146,4 +148,39 @@ func FuzzParse(f *testing.F) {
 		}
 		_, _ = ParseCell(m.Value)
 	})
+}
+
+// Writing to a worker that has ended is an error, and no signal: a command takes
+// SIGPIPE as the word that nobody reads its output.
+func TestWritingToADeadWorkerRaisesNoSignal(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := NewConn(os.NewFile(uintptr(fds[0]), "wire"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	pipes := make(chan os.Signal, 8)
+	signal.Notify(pipes, syscall.SIGPIPE)
+	defer signal.Stop(pipes)
+	unix.Close(fds[1])
+	if err := conn.Request(Request{Op: OpClose}, nil, nil); !errors.Is(err, syscall.EPIPE) {
+		t.Errorf("%v, want EPIPE", err)
+	}
+	// The control: a plain write to such a socket does raise it.
+	control, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unix.Close(control[1])
+	_, _ = unix.Write(control[0], []byte("x"))
+	unix.Close(control[0])
+	<-pipes
+	select {
+	case <-pipes:
+		t.Error("the wire raised SIGPIPE")
+	default:
+	}
 }
