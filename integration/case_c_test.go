@@ -109,8 +109,8 @@ subprocess.run(["sh", "-c", "while true; do echo tick >> ticks.txt; sleep 0.2; d
 				t.Errorf("want an error that says why: %s", r)
 			}
 			contains(t, "stdout", r.Details.Stdout, "who? ")
-			if r.Details.DurationMs == nil || *r.Details.DurationMs > 1000 {
-				t.Errorf("it took more than a second: %s", r)
+			if r.Details.DurationMs == nil || *r.Details.DurationMs > 10000 {
+				t.Errorf("it waited: %s", r)
 			}
 		}},
 		{code: "import getpass; getpass.getpass()", any: true, check: func(t *testing.T, s *session, r reply) {
