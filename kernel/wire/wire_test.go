@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -147,3 +148,6 @@ func FuzzParse(f *testing.F) {
 		_, _ = ParseCell(m.Value)
 	})
 }
+
+// TestMain wants no reader or writer left behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
