@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/goleak"
 )
 
 // TestMain also is the launcher that gets killed: it starts a jail and waits.
@@ -19,7 +21,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv("JAIL_TEST_LAUNCHER") != "" {
 		launcherMain()
 	}
-	os.Exit(m.Run())
+	// The one goroutine that lives as long as the launcher is the spawner's.
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cellblock/jail.spawning"))
 }
 
 const daemon = `import os, sys, time

@@ -20,16 +20,20 @@ var spawner struct {
 func onSpawner(f func()) {
 	spawner.once.Do(func() {
 		spawner.calls = make(chan func())
-		go func() {
-			runtime.LockOSThread()
-			for call := range spawner.calls {
-				call()
-			}
-		}()
+		go spawning()
 	})
 	done := make(chan struct{})
 	spawner.calls <- func() { f(); close(done) }
 	<-done
+}
+
+// spawning is the spawner's thread. It has a name so that tests can tell it from
+// a goroutine that was left behind.
+func spawning() {
+	runtime.LockOSThread()
+	for call := range spawner.calls {
+		call()
+	}
 }
 
 // spawn clones a process, born in the group when there is one. The step that

@@ -6,8 +6,16 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
+
 	"cellblock/jail/stagebin"
 )
+
+// TestMain wants no goroutine left behind by any session; the one that lives as
+// long as the launcher is the jail's.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cellblock/jail.spawning"))
+}
 
 // needStage fails a test of the jail where the build has no stage: make build
 // puts it there, and every make target that tests comes after it.

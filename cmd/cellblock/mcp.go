@@ -36,7 +36,11 @@ input and output. Cells have pipes of their own and share neither.`,
 		defer c.closeSession(session)
 		ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer cancel()
-		return mcp.Serve(ctx, session, versionText(), kernel.ToolDescription(options), &sdk.StdioTransport{})
+		err = mcp.Serve(ctx, session, versionText(), kernel.ToolDescription(options), &sdk.StdioTransport{})
+		if ctx.Err() != nil {
+			return nil // asked to end
+		}
+		return err
 	}
 	return cmd
 }

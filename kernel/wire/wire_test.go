@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 )
 
@@ -184,3 +185,6 @@ func TestWritingToADeadWorkerRaisesNoSignal(t *testing.T) {
 	default:
 	}
 }
+
+// TestMain wants no reader or writer left behind.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

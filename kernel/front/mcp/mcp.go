@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"strings"
 	"sync/atomic"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -26,12 +27,16 @@ type Arguments struct {
 	ReloadSkills bool    `json:"reload_skills,omitempty" jsonschema:"import every mounted skill afresh"`
 }
 
-// Serve answers one client until it leaves or ctx ends. A cancelled call
-// interrupts its cell, and kills it if it does not unwind.
-func Serve(ctx context.Context, session *kernel.Session, version, description string, transport sdk.Transport) error {
+// Serve answers one client until it leaves or serving ends, which aborts the session:
+// the server's own end waits for the call that runs. A cancelled call interrupts
+// its cell, and kills it if it does not unwind.
+func Serve(serving context.Context, session *kernel.Session, version, description string, transport sdk.Transport) error {
 	server := sdk.NewServer(&sdk.Implementation{Name: "cellblock", Version: version}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "python", Description: description},
 		func(ctx context.Context, req *sdk.CallToolRequest, in Arguments) (*sdk.CallToolResult, any, error) {
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			defer context.AfterFunc(serving, cancel)()
 			call := kernel.Call{Reset: in.Reset, ReloadSkills: in.ReloadSkills}
 			switch {
 			case in.Code != nil:
@@ -46,7 +51,8 @@ func Serve(ctx context.Context, session *kernel.Session, version, description st
 			}
 			return convert(session.Call(ctx, call)), nil, nil
 		})
-	return server.Run(ctx, transport)
+	defer context.AfterFunc(serving, session.Abort)()
+	return server.Run(serving, transport)
 }
 
 // progress tells the client how much a cell has written. At most one message is
@@ -68,7 +74,7 @@ func progress(ctx context.Context, req *sdk.CallToolRequest, token any, done cha
 	return func(_, text string) {
 		written.Add(int64(len(text)))
 		if len(text) > 400 {
-			text = text[:400]
+			text = strings.ToValidUTF8(text[:400], "") // no character in two
 		}
 		select {
 		case wake <- text:
