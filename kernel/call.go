@@ -114,11 +114,17 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 	if limit <= 0 {
 		limit = s.opts.CellTimeout
 	}
+	if wall := time.Duration(s.policy.Limits.WallSeconds) * time.Second; wall > 0 {
+		limit = min(limit, wall)
+	}
 	s.mu.Lock()
 	s.cells++
 	number := s.cells
 	s.mu.Unlock()
 	out := newCellOutput(s.opts.MaxOutput, w.temp.path, number, c.Output)
+	if most := s.policy.Limits.OutputBytes; most > 0 {
+		out.maxSpill = min(most, maxSpill)
+	}
 	request := wire.Request{Op: wire.OpRunBlock, Session: s.name, Code: &c.Code, Purpose: c.Purpose, Cell: number, Scope: fmt.Sprintf("%s/%d", s.name, number)}
 	var fds []int
 	if w.forked {

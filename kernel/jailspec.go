@@ -7,7 +7,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"cellblock/jail"
 	"cellblock/jail/plan"
@@ -92,49 +91,31 @@ func PlanFor(opts Options, host jail.Features) (*plan.Plan, error) {
 }
 
 func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l launch) (jail.Spec, error) {
-	var owner syscall.Stat_t
-	if err := syscall.Stat(s.dir, &owner); err != nil {
-		return jail.Spec{}, fmt.Errorf("session directory %q: %w", s.dir, err)
-	}
-	home, _ := os.UserHomeDir()
-	limits := policy.Limits{
-		MemoryBytes: profile.Limits.MemoryBytes.Get(), Tasks: profile.Limits.Tasks.Get(), OpenFiles: profile.Limits.OpenFiles.Get(),
-		TmpBytes: profile.Limits.TmpBytes.Get(),
-	}.Merge(s.opts.Limits)
+	limits := s.policy.Limits
 	spec := jail.Spec{
 		Name: s.name, Argv: l.argv, Env: l.env, Dir: l.dir,
 		Tree: jail.TreeWritable, Network: jail.NetHost, Hostname: "cellblock", Seccomp: filter,
 		Limits: jail.Limits{MemoryBytes: limits.MemoryBytes, Tasks: limits.Tasks, OpenFiles: limits.OpenFiles,
 			FileSizeBytes: limits.FileSizeBytes, CPUSeconds: limits.CPUSeconds, TmpBytes: limits.TmpBytes},
-		IDs: jail.IDs{UID: s.opts.HostUID, GID: s.opts.HostGID},
-		Binds: []jail.Bind{
-			{Source: s.dir, Target: s.dir, Write: true, OwnerUID: int(owner.Uid), OwnerGID: int(owner.Gid), Reason: "the session directory"},
-			{Source: l.temp, Target: l.temp, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the worker's source and full outputs"},
-		},
-		Dirs: []jail.Dir{{Path: "/tmp/home", Mode: 0o700, Reason: "a home of the session's own: caches and settings can be written"}},
+		IDs:   jail.IDs{UID: s.opts.HostUID, GID: s.opts.HostGID},
+		Binds: []jail.Bind{ownBind(l.temp, "the worker's source and full outputs")},
+		Dirs:  []jail.Dir{{Path: "/tmp/home", Mode: 0o700, Reason: "a home of the session's own: caches and settings can be written"}},
 	}
-	if s.policy.Mode == policy.Enforce {
+	if s.policy.WriteDefault.Enforced {
 		spec.Tree = jail.TreeReadOnly
 	}
-	if s.policy.Net == policy.NetNone {
+	if s.policy.Network.Mode == policy.NetNone || s.policy.Network.Mode == policy.NetAllow && s.policy.Mode.Enforced() {
 		spec.Network = jail.NetNone
 	}
 	for _, o := range profile.Optional {
 		spec.Optional = append(spec.Optional, jail.Feature(o.Feature))
 	}
-	hidden := map[string]bool{}
-	for _, h := range profile.HidePaths(home) {
-		hidden[h.Path] = true
-		spec.Hide = append(spec.Hide, jail.Hide{Path: h.Path, Reason: h.Reason})
-	}
-	for _, r := range s.policy.Deny {
-		if !hidden[r.Path] {
-			spec.Hide = append(spec.Hide, jail.Hide{Path: r.Path, Reason: r.Reason})
-		}
+	if err := s.pathRules(&spec, l); err != nil {
+		return jail.Spec{}, err
 	}
 	for _, root := range l.skillRoots {
 		if real, err := filepath.EvalSymlinks(root); err == nil {
-			spec.Binds = append(spec.Binds, jail.Bind{Source: real, Target: real, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "skills, read-only"})
+			spec.Binds = append(spec.Binds, ownBind(real, "skills, read-only"))
 		}
 	}
 	covered := []string{"/tmp", "/run", "/dev"}
@@ -142,12 +123,16 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 		covered = append(covered, h.Path)
 	}
 	for _, path := range interpreterPaths(l.interpreter, covered) {
-		spec.Binds = append(spec.Binds, jail.Bind{Source: path, Target: path, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the interpreter, read-only"})
+		spec.Binds = append(spec.Binds, ownBind(path, "the interpreter, read-only"))
 	}
 	if file := s.account(); file != nil {
 		spec.Files = append(spec.Files, *file)
 	}
 	return spec, nil
+}
+
+func ownBind(path, reason string) jail.Bind {
+	return jail.Bind{Source: path, Target: path, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: reason}
 }
 
 // account gives the worker's id an entry in /etc/passwd when it has none: much

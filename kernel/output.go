@@ -14,7 +14,7 @@ const (
 	scopeBytes     = 65536 // UTF-8 bytes of all records of a cell
 	scopeRecords   = 256
 	backgroundRune = 4096    // characters of one background record
-	maxSpill       = 1 << 30 // bytes of one full-output file
+	maxSpill       = 1 << 30 // bytes of one full-output file, where the policy does not say less
 )
 
 // decoder turns a stream of bytes into valid UTF-8: a character cut in two by a
@@ -148,6 +148,7 @@ type cellOutput struct {
 	path      string
 	file      *os.File
 	spilled   int64
+	maxSpill  int64
 	spillErr  error
 	live      func(stream, text string)
 }
@@ -158,6 +159,7 @@ func newCellOutput(limit int, dir string, cell int, live func(stream, text strin
 		decoders: map[string]*decoder{"stdout": {}, "stderr": {}},
 		path:     filepath.Join(dir, fmt.Sprintf("cell-%d.out", cell)),
 		live:     live,
+		maxSpill: maxSpill,
 	}
 }
 
@@ -185,7 +187,7 @@ func (o *cellOutput) spill(text string) {
 		text = string(o.early)
 		o.early = nil
 	}
-	if o.file == nil || o.spilled+int64(len(text)) > maxSpill {
+	if o.file == nil || o.spilled+int64(len(text)) > o.maxSpill {
 		return
 	}
 	n, err := o.file.WriteString(text)

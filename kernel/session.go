@@ -23,6 +23,7 @@ type Session struct {
 	name   string
 	dir    string
 	policy policy.Policy
+	notes  []policy.Note
 	start  func(launch) (process, error)
 
 	turn chan struct{} // holds one token; who has it runs
@@ -47,6 +48,9 @@ func Open(opts Options) (*Session, error) {
 		return nil, err
 	}
 	s.start = startUnjailed
+	if s.policy.Network.Mode == policy.NetAllow && s.policy.Mode.Enforced() {
+		return nil, fmt.Errorf("policy %s: net.mode allow: a session under enforce has no way out that could be filtered yet: use mode none or host", s.policy.Name)
+	}
 	if s.opts.Tier == TierJail {
 		if s.start, err = s.jailTier(); err != nil {
 			return nil, err
@@ -71,10 +75,12 @@ func newSession(opts Options) (*Session, error) {
 	if opts.SkillRoots == nil {
 		opts.SkillRoots = skillRoots(home)
 	}
-	s := &Session{
-		opts: opts, dir: dir, name: opts.Name, turn: make(chan struct{}, 1), stop: make(chan struct{}),
-		policy: policy.Default(policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State,
-			Net: opts.Net, Limits: opts.Limits}),
+	s := &Session{opts: opts, dir: dir, name: opts.Name, turn: make(chan struct{}, 1), stop: make(chan struct{})}
+	if s.policy, s.notes, err = compilePolicy(opts, dir, home); err != nil {
+		return nil, err
+	}
+	if wall := time.Duration(s.policy.Limits.WallSeconds) * time.Second; wall > 0 {
+		s.opts.CellTimeout = min(s.opts.CellTimeout, wall)
 	}
 	if s.name == "" {
 		s.name = fmt.Sprintf("s%d-%d", os.Getpid(), sessions.Add(1))
@@ -85,10 +91,26 @@ func newSession(opts Options) (*Session, error) {
 // writable are the roots that the worker's hook takes for granted.
 func (s *Session) writable() []string {
 	var roots []string
-	for _, rules := range [][]policy.Rule{s.policy.Write, s.policy.Private, s.policy.Devices} {
+	for _, rules := range [][]policy.Rule{s.policy.Allow, s.policy.Private, s.policy.Devices} {
 		for _, r := range rules {
-			roots = append(roots, r.Path)
+			if r.Access&policy.AccessWrite != 0 {
+				roots = append(roots, r.Path)
+			}
 		}
+	}
+	return roots
+}
+
+// denied are the roots beneath which the worker's hook looks all the same.
+func (s *Session) denied() []string {
+	var roots []string
+	for _, r := range s.policy.Deny {
+		if r.Access&(policy.AccessRead|policy.AccessWrite) != 0 {
+			roots = append(roots, append(r.Pins, r.Path)...)
+		}
+	}
+	for _, r := range s.policy.Sealed {
+		roots = append(roots, r.Path)
 	}
 	return roots
 }
@@ -282,7 +304,8 @@ func (s *Session) Close() error {
 	return nil
 }
 
-// hostCall answers a worker's call to the host. Nothing but input is permitted.
+// hostCall answers a worker's call to the host. There is input, and what the
+// policy lets through of it.
 func (s *Session) hostCall(m *wire.Message) {
 	s.mu.Lock()
 	w := s.worker
@@ -291,8 +314,7 @@ func (s *Session) hostCall(m *wire.Message) {
 		return
 	}
 	if m.Name != "input" || s.opts.Input == nil {
-		_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "denied",
-			Message: fmt.Sprintf("host call %q is not permitted", m.Name)}})
+		_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: s.refuse(m)})
 		return
 	}
 	var asked struct {
@@ -316,6 +338,17 @@ func (s *Session) hostCall(m *wire.Message) {
 		}
 		_ = w.conn.Reply(answer)
 	}()
+}
+
+// refuse says why a host call is not carried out: the policy denies it, or there
+// is no tool of this name.
+func (s *Session) refuse(m *wire.Message) *wire.HostError {
+	d := s.policy.DecideTool(policy.ToolOp{Session: s.name, Tool: m.Name, Role: "sandbox", Purpose: "interactive", Arguments: m.Arguments}, nil)
+	if !d.Allowed() {
+		return &wire.HostError{Type: "HostError", Code: "denied",
+			Message: fmt.Sprintf("host call %q is not permitted: %s (%s)", m.Name, d.Reason, d.Rule)}
+	}
+	return &wire.HostError{Type: "HostError", Code: "unknown", Message: fmt.Sprintf("host call %q: there is no tool of this name", m.Name)}
 }
 
 func skillRoots(home string) []string {
@@ -352,6 +385,7 @@ func (s *Session) environment() []string {
 		"USER=session", "LOGNAME=session", "TERM=dumb", "MPLBACKEND=agg", "TZ=" + zone,
 	}
 	env = append(env, policy.Env{Pass: without(s.policy.Env.Pass, "TZ", "MPLBACKEND")}.Filter(os.Environ())...)
+	env = append(env, s.policy.Env.Set...)
 	for _, v := range s.opts.Env {
 		if hasEqual(v) {
 			env = append(env, v)

@@ -17,6 +17,7 @@ type launch struct {
 	stdout       *os.File
 	stderr       *os.File
 	temp         string
+	needless     []string // absent paths that are to be denied, and that nobody can make
 	interpreter  string
 	skillRoots   []string
 	startTimeout time.Duration

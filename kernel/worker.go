@@ -56,6 +56,11 @@ func startWorker(s *Session, generation int) (started *worker, err error) {
 			w.discard()
 		}
 	}()
+	if s.opts.Tier == TierJail {
+		if err := temp.hold(s.policy.Deny); err != nil {
+			return nil, err
+		}
+	}
 	source := filepath.Join(temp.path, "runtime")
 	if err := os.Mkdir(source, 0o755); err != nil {
 		return nil, fmt.Errorf("worker source: %w", err)
@@ -81,7 +86,7 @@ func startWorker(s *Session, generation int) (started *worker, err error) {
 	start := time.Now()
 	w.proc, err = s.start(launch{
 		argv: pyruntime.Command(python, source, wireNumber), env: s.environment(), dir: s.dir,
-		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path,
+		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path, needless: temp.needless,
 		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout,
 	})
 	if err != nil {
@@ -112,7 +117,7 @@ func (w *worker) ready(s *Session, python string, start time.Time) error {
 			w.info = *m.Info
 		}
 		read, write, refusal := []string{}, s.writable(), ""
-		m, err = w.request(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Refusal: &refusal}, nil, limit)
+		m, err = w.request(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Deny: s.denied(), Refusal: &refusal}, nil, limit)
 		if err == nil && m.Error != nil {
 			err = m.Error
 		}

@@ -5,20 +5,11 @@ import (
 	"strings"
 )
 
-// Env says which variables of the host reach a worker.
+// Env says which variables of the host reach a worker. LD_* and PYTHON* make a
+// program load foreign code: they pass when they are named in full only.
 type Env struct {
 	Pass []string `json:"pass,omitempty"` // names; a trailing * matches any rest
 	Set  []string `json:"set,omitempty"`  // NAME=VALUE, put in as they are
-}
-
-// DefaultEnv passes what tunes numerical libraries and finds certificates. It
-// never passes LD_* or PYTHON*: those make a program load foreign code.
-func DefaultEnv() Env {
-	return Env{Pass: []string{
-		"TZ", "OPENBLAS_*", "OMP_*", "MKL_*", "NUMEXPR_*", "BLIS_*", "VECLIB_*", "GOTO_*",
-		"MPLBACKEND", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-		"SOURCE_DATE_EPOCH", "NO_COLOR",
-	}}
 }
 
 // Merge adds what o names.
