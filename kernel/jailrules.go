@@ -154,4 +154,4 @@ func (s *Session) refusals(spec *jail.Spec, l launch) {
 }
 
 // isGround reports whether a rule is about what the jail's own mounts refuse.
-func isGround(r policy.Rule) bool { return r.ID == "ground.noexec" || r.ID == "ground.session" }
+func isGround(r policy.Rule) bool { return r.ID == "ground.noexec" || r.ID == "ground.place" }

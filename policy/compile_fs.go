@@ -103,8 +103,17 @@ func (c *compiler) denies() {
 		c.deny(FSRule{Path: s + "/", Access: AccessRead, Effect: Deny, Mode: Enforce, Reason: "the launcher's own state"}, "ground.state", s)
 	}
 	c.policy.Deny = append(c.policy.Deny, unexecutable()...)
+	// What is bound is a mount point, in every mode.
+	bound := func(path, reason string) {
+		c.policy.Deny = append(c.policy.Deny, Rule{ID: "ground.place", Path: path, Pins: []string{path}, Enforced: true, Reason: reason})
+	}
 	if s := c.facts.SessionDir; s != "" {
-		c.policy.Deny = append(c.policy.Deny, Rule{ID: "ground.session", Path: s, Pins: []string{s}, Enforced: true, Reason: "the session directory keeps its name"})
+		bound(s, "the session directory keeps its name")
+	}
+	for _, r := range c.policy.Allow {
+		if _, held := c.writable(r.Path); !held && r.Access&AccessWrite != 0 && r.Path != c.facts.SessionDir && !isOwn(r.Path) {
+			bound(r.Path, "an allowed place keeps its name")
+		}
 	}
 	c.settle()
 }
@@ -182,10 +191,14 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 		return false
 	}
 	if !guarded && found.Err == "" && c.treeWritable() && rule.Access&(AccessWrite|AccessExec) != 0 && !rule.Access.Has(AccessRead) {
-		// The whole tree can be changed in this mode, and this rule is to hold all
-		// the same.
-		guarded, root = true, "/"
-		rule.Pins = between(root, rule.Path)
+		// The whole tree, or all of it that is shown, can be changed in this mode, and
+		// this rule is to hold all the same.
+		if root, guarded = "/", true; c.policy.ReadDefault.Enforced {
+			root, guarded = c.visible(rule.Path)
+		}
+		if guarded {
+			rule.Pins = between(root, rule.Path)
+		}
 	}
 	rule.Inside = guarded
 	if !rule.Absent {
@@ -202,6 +215,19 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 		rule.Stub = StubFile
 	}
 	return true
+}
+
+// visible returns the outermost place of a listed tree strictly above p.
+func (c *compiler) visible(p string) (string, bool) {
+	best := ""
+	for _, rules := range [][]Rule{c.policy.Allow, c.policy.Needs} {
+		for _, r := range rules {
+			if !isOwn(r.Path) && r.Path != p && Within(r.Path, p) && (best == "" || Within(r.Path, best)) {
+				best = r.Path
+			}
+		}
+	}
+	return best, best != ""
 }
 
 // allowed reports whether p itself is an allowed place.

@@ -146,6 +146,9 @@ func (p Policy) change(op Op, at string, parts Access, metadata bool) Decision {
 			return allow(r)
 		}
 	}
+	if p.ReadDefault.Enforced && !inOwn(at) && !p.shown(at, op.Kind.names()) {
+		return p.deny(op.Kind, "default.read", p.ReadDefault.Reason, true, 0)
+	}
 	granted, inAllow := covering(p.Allow, at, 0)
 	place, inPrivate := deepest(p.Private, at)
 	seal, inSealed := deepest(p.Sealed, at)
@@ -171,6 +174,19 @@ func (p Policy) change(op Op, at string, parts Access, metadata bool) Decision {
 		return Decision{Effect: Allow, Rule: "default.write", Reason: p.WriteDefault.Reason}
 	}
 	return p.deny(op.Kind, "default.write", p.WriteDefault.Reason, p.WriteDefault.Enforced, 0)
+}
+
+// shown reports whether a path lies in what a listed tree shows; strictly beneath
+// it, where the path's name is the matter.
+func (p Policy) shown(at string, name bool) bool {
+	for _, rules := range [][]Rule{p.Allow, p.Needs} {
+		for _, r := range rules {
+			if Within(r.Path, at) && !(name && r.Path == at) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // granted adds up what the document allows at a path. Making and taking a name is
