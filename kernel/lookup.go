@@ -53,7 +53,7 @@ func lookup(path string) policy.Found {
 		}
 		todo = append(split(target), todo...)
 	}
-	if info != nil && isStub(info) {
+	if info != nil && isBareStub(found.Path, info) {
 		return found
 	}
 	found.Exists = true

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,14 +18,18 @@ import (
 
 // A stub is an empty file or directory that stands on the host where an enforced
 // rule denies what is not there, for the life of a generation: a mount needs
-// something to lie on. What of it is on the host is told by its time stamp, so
-// that nothing that somebody else made is taken for one. Who uses a stub holds a
-// shared lock on it, and it is removed by who gets the exclusive one. Each use is
-// recorded in the generation's own directory before the stub is made, so that the
-// sweep of a later start finds what a killed launcher left.
+// something to lie on. It is told from what somebody else made by marks that it
+// has from its first moment: a file by its time, a directory by a sticky bit
+// without the rights that give it a meaning. Who uses a stub holds a shared lock
+// on it, and it is removed by who gets the exclusive one. Each use is recorded in
+// the generation's own directory before the stub is made, so that the sweep of a
+// later start finds what a killed launcher left.
 
-// stubTime marks a stub: the moment before Linux counts from.
+// stubTime marks a file: the moment before Linux counts from.
 var stubTime = time.Unix(-1, 987654321)
+
+// stubMode marks a directory (mkdir(2): Linux takes the sticky bit).
+const stubMode = unix.S_ISVTX | 0o755
 
 const stubRecords = ".stubs"
 
@@ -45,9 +48,22 @@ type heldStub struct {
 	file *os.File
 }
 
-// isStub reports whether a file of the host is a stub.
+// isStub reports whether a file of the host is a stub, or a directory that came
+// with one.
 func isStub(info fs.FileInfo) bool {
-	return info.ModTime().Equal(stubTime) && (info.IsDir() || info.Mode().IsRegular() && info.Size() == 0)
+	if info.IsDir() {
+		return info.Mode()&fs.ModeSticky != 0 && info.Mode().Perm()&0o022 == 0
+	}
+	return info.Mode().IsRegular() && info.Size() == 0 && info.ModTime().Equal(stubTime)
+}
+
+// isBareStub is isStub for one in which nothing has been put since.
+func isBareStub(path string, info fs.FileInfo) bool {
+	if !isStub(info) || !info.IsDir() {
+		return isStub(info)
+	}
+	entries, err := os.ReadDir(path)
+	return err == nil && len(entries) == 0
 }
 
 // hold sees to it that every stub that the rules ask for is there and stays.
@@ -131,32 +147,33 @@ func directory(path string) (int, error) {
 }
 
 func makeStub(r stubRecord) (*os.File, error) {
+	// Another session that ends may remove it in between; none does so for long.
+	for range 1000 {
+		file, err := tryStub(r)
+		switch {
+		case err == nil && unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil && there(file, r.Path):
+			return file, nil
+		case err == nil:
+			file.Close()
+		case !errors.Is(err, fs.ErrNotExist):
+			return nil, err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil, errors.New("somebody holds it locked or takes it away: end that program, or start again")
+}
+
+// tryStub makes what is not there, from the upper directories down, and opens it.
+func tryStub(r stubRecord) (*os.File, error) {
 	for _, dir := range r.Made {
 		if err := makeAt(dir, dir, policy.StubDirectory); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, err
 		}
 	}
-	// Somebody who removes it may come in between; nobody does so for long.
-	for range 1000 {
-		err := makeAt(r.Draft, r.Path, r.Kind)
-		if err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, err
-		}
-		file, err := openStub(r.Path)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		if unix.Flock(int(file.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil && there(file, r.Path) {
-			mark(r)
-			return file, nil
-		}
-		file.Close()
-		time.Sleep(time.Millisecond)
+	if err := makeAt(r.Draft, r.Path, r.Kind); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
 	}
-	return nil, errors.New("somebody holds it locked: end that program, or start again")
+	return openStub(r.Path)
 }
 
 // makeAt makes an empty file or directory under the name draft, marks it, and
@@ -169,9 +186,8 @@ func makeAt(draft, path string, kind policy.Stub) error {
 	defer unix.Close(parent)
 	from, to := filepath.Base(draft), filepath.Base(path)
 	if kind == policy.StubDirectory {
-		// A directory that nothing is in yet needs no other name first.
-		if err = unix.Mkdirat(parent, to, 0o755); err == nil {
-			err = errors.Join(adopt(parent, to), stamp(parent, to))
+		if err = unix.Mkdirat(parent, to, stubMode); err == nil {
+			err = adopt(parent, to)
 		}
 		return wrap("mkdir", path, err)
 	}
@@ -181,7 +197,11 @@ func makeAt(draft, path string, kind policy.Stub) error {
 	}
 	unix.Close(fd)
 	defer unix.Unlinkat(parent, from, 0)
-	if err := errors.Join(adopt(parent, from), stamp(parent, from)); err != nil {
+	at, err := unix.TimeToTimespec(stubTime)
+	if err == nil {
+		err = errors.Join(adopt(parent, from), unix.UtimesNanoAt(parent, from, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW))
+	}
+	if err != nil {
 		return wrap("mark", draft, err)
 	}
 	return wrap("link", path, unix.Linkat(parent, from, parent, to, 0))
@@ -206,25 +226,6 @@ func adopt(parent int, name string) error {
 	return unix.Fchownat(parent, name, int(owner.Uid), int(owner.Gid), unix.AT_SYMLINK_NOFOLLOW)
 }
 
-func stamp(parent int, name string) error {
-	at, err := unix.TimeToTimespec(stubTime)
-	if err != nil {
-		return err
-	}
-	return unix.UtimesNanoAt(parent, name, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW)
-}
-
-// mark stamps the directories that came with a stub: what was made in them since
-// has changed their times.
-func mark(r stubRecord) {
-	for _, dir := range r.Made {
-		if parent, err := directory(filepath.Dir(dir)); err == nil {
-			_ = stamp(parent, filepath.Base(dir))
-			unix.Close(parent)
-		}
-	}
-}
-
 func openStub(path string) (*os.File, error) {
 	parent, err := directory(filepath.Dir(path))
 	if err != nil {
@@ -246,71 +247,4 @@ func there(file *os.File, path string) bool {
 	}
 	its, err := os.Lstat(path)
 	return err == nil && os.SameFile(mine, its)
-}
-
-// release gives the stubs back, and removes those that nobody else uses.
-func (d *tempDir) release() {
-	for _, h := range slices.Backward(d.stubs) {
-		removeStub(h.stubRecord, h.file)
-		if h.file != nil {
-			h.file.Close()
-		}
-	}
-	d.stubs = nil
-}
-
-// sweepStubs removes what the launcher of a directory left behind.
-func sweepStubs(dir string) {
-	file, err := os.OpenFile(filepath.Join(dir, stubRecords), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		var r stubRecord
-		if json.Unmarshal(lines.Bytes(), &r) != nil || !filepath.IsAbs(r.Path) {
-			continue // the last line of a launcher that was killed while it wrote
-		}
-		stub, err := openStub(r.Path)
-		if err != nil {
-			stub = nil
-		}
-		removeStub(r, stub)
-		if stub != nil {
-			stub.Close()
-		}
-	}
-}
-
-// removeStub removes a stub and the directories that came with it, as far as
-// they are as they were made and nobody else holds them.
-func removeStub(r stubRecord, file *os.File) {
-	if file != nil {
-		info, err := file.Stat()
-		if err == nil && isStub(info) && there(file, r.Path) && unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			unlink(r.Path, info.IsDir())
-		}
-	}
-	if r.Draft != "" {
-		if info, err := os.Lstat(r.Draft); err == nil && info.Mode().IsRegular() && info.Size() == 0 {
-			unlink(r.Draft, false)
-		}
-	}
-	for _, dir := range slices.Backward(r.Made) {
-		unlink(dir, true) // not, where something is in it
-	}
-}
-
-func unlink(path string, dir bool) {
-	parent, err := directory(filepath.Dir(path))
-	if err != nil {
-		return
-	}
-	defer unix.Close(parent)
-	flags := 0
-	if dir {
-		flags = unix.AT_REMOVEDIR
-	}
-	_ = unix.Unlinkat(parent, filepath.Base(path), flags)
 }
