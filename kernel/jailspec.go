@@ -104,7 +104,7 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 	if s.policy.WriteDefault.Enforced {
 		spec.Tree = jail.TreeReadOnly
 	}
-	if s.policy.Network.Mode == policy.NetNone || s.policy.Network.Mode == policy.NetAllow && s.policy.Mode.Enforced() {
+	if s.policy.Network.Enforced {
 		spec.Network = jail.NetNone
 	}
 	for _, o := range profile.Optional {

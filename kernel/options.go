@@ -56,7 +56,7 @@ type Options struct {
 	Profile      string           // name of a jail profile
 	Policy       *policy.Document // nil: the built-in one that is called like the profile
 	Limits       policy.Limits    // what is set replaces the policy's
-	Net          policy.Net       // what is set replaces the policy's: none or host
+	Net          policy.Net       // what is set replaces the policy's: host, or none in every mode
 	Tier         Tier
 	SkillRoots   []string // nil: from the environment and the home directory
 	Env          []string // NAME passes the launcher's variable, NAME=VALUE sets one

@@ -29,17 +29,30 @@ func Policy(opts Options) (policy.Policy, []policy.Note, error) {
 // compilePolicy gathers the facts and compiles. The options have their defaults,
 // and dir and home are known.
 func compilePolicy(opts Options, dir, home string) (policy.Policy, []policy.Note, error) {
-	doc := opts.Policy
-	if doc == nil {
-		if _, err := profiles.Get(opts.Profile); err != nil {
-			return policy.Policy{}, nil, err
-		}
-		built, err := BuiltInPolicy(opts.Profile)
-		if err != nil {
-			return policy.Policy{}, nil, err
-		}
-		doc = &built
+	doc, err := opts.document()
+	if err != nil {
+		return policy.Policy{}, nil, err
 	}
+	facts, err := policyFacts(opts, doc, dir, home)
+	if err != nil {
+		return policy.Policy{}, nil, err
+	}
+	return policy.Compile(doc, facts)
+}
+
+// document is the policy that the options name.
+func (o Options) document() (policy.Document, error) {
+	if o.Policy != nil {
+		return *o.Policy, nil
+	}
+	if _, err := profiles.Get(o.Profile); err != nil {
+		return policy.Document{}, err
+	}
+	return BuiltInPolicy(o.Profile)
+}
+
+// policyFacts looks at the host for what the document names.
+func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Facts, error) {
 	facts := policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State, Net: opts.Net, Limits: opts.Limits,
 		Unjailed: opts.Tier == TierProcess}
 	if opts.Tier == TierJail {
@@ -54,7 +67,7 @@ func compilePolicy(opts Options, dir, home string) (policy.Policy, []policy.Note
 	if doc.Lists() && opts.Tier == TierJail {
 		python, err := interpreter(opts.PythonBin, dir)
 		if err != nil {
-			return policy.Policy{}, nil, err
+			return facts, err
 		}
 		needs, links := interpreterNeeds(python)
 		facts.Needs, facts.Links = append(facts.Needs, needs...), links
@@ -63,5 +76,5 @@ func compilePolicy(opts Options, dir, home string) (policy.Policy, []policy.Note
 	for _, p := range doc.Paths(facts) {
 		facts.Paths[p] = lookup(p)
 	}
-	return policy.Compile(*doc, facts)
+	return facts, nil
 }

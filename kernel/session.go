@@ -48,7 +48,7 @@ func Open(opts Options) (*Session, error) {
 		return nil, err
 	}
 	s.start = startUnjailed
-	if s.policy.Network.Mode == policy.NetAllow && s.policy.Mode.Enforced() {
+	if s.policy.Network.Mode == policy.NetAllow && s.policy.Network.Enforced {
 		return nil, fmt.Errorf("policy %s: net.mode allow: a session under enforce has no way out that could be filtered yet: use mode none or host", s.policy.Name)
 	}
 	if s.opts.Tier == TierJail {

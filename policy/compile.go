@@ -131,11 +131,9 @@ func (c *compiler) network() {
 		n = Network{Mode: c.facts.Net}
 	}
 	if n.Mode == "" {
-		n.Mode = NetHost
-		if c.mode.Enforced() {
-			n.Mode = NetNone
-		}
+		n.Mode = NetNone
 	}
+	n.Enforced = n.Mode != NetHost && !c.facts.Unjailed && (c.mode.Enforced() || c.facts.Net == NetNone)
 	for i := range n.Allow {
 		if n.Allow[i].ID == "" {
 			n.Allow[i].ID = fmt.Sprintf("net.%d", i+1)

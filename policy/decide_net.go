@@ -114,7 +114,7 @@ func (p Policy) DecideNet(op NetOp) Decision {
 	if loopback && !op.Outward {
 		return Decision{Effect: Allow, Rule: "ground.loopback", Reason: "loopback within the session always works"}
 	}
-	enforced := p.netEnforced()
+	enforced := n.Enforced
 	switch {
 	case n.Mode == NetHost:
 		return Decision{Effect: Allow, Rule: "net.host", Reason: orText(n.Reason, "the network is the host's")}
@@ -142,12 +142,6 @@ func (p Policy) DecideNet(op NetOp) Decision {
 		d.Obligations = []Obligation{ObligeAddress}
 	}
 	return d
-}
-
-// netEnforced reports whether Linux keeps a session from what part net denies:
-// it then has a network of its own.
-func (p Policy) netEnforced() bool {
-	return !p.Unjailed && (p.Mode.Enforced() || p.Network.Mode == NetNone)
 }
 
 func (n Network) bind(op NetOp) Decision {

@@ -59,7 +59,7 @@ type FSRule struct {
 
 // NetPart says what can be reached.
 type NetPart struct {
-	Mode    Net           `json:"mode,omitempty"` // empty: none under enforce, host otherwise
+	Mode    Net           `json:"mode,omitempty"` // empty: none
 	Reason  string        `json:"reason,omitempty"`
 	Allow   []NetRule     `json:"allow,omitempty"`
 	Inbound []InboundRule `json:"inbound,omitempty"`

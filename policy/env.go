@@ -20,17 +20,21 @@ func (e Env) Merge(o Env) Env {
 // dangerous prefixes need to be named in full before they pass.
 var dangerous = []string{"LD_", "PYTHON", "GCONV_", "GLIBC_", "MALLOC_", "BASH_ENV", "ENV", "IFS"}
 
-// Passes reports whether the host's variable of that name reaches the worker.
-func (e Env) Passes(name string) bool {
-	risky := slices.ContainsFunc(dangerous, func(d string) bool {
+// risky reports whether a variable of that name makes programs load foreign code.
+func risky(name string) bool {
+	return slices.ContainsFunc(dangerous, func(d string) bool {
 		return name == d || strings.HasSuffix(d, "_") && strings.HasPrefix(name, d) ||
 			d == "PYTHON" && strings.HasPrefix(name, d)
 	})
+}
+
+// Passes reports whether the host's variable of that name reaches the worker.
+func (e Env) Passes(name string) bool {
 	for _, p := range e.Pass {
 		if p == name {
 			return true
 		}
-		if rest, ok := strings.CutSuffix(p, "*"); ok && !risky && strings.HasPrefix(name, rest) {
+		if rest, ok := strings.CutSuffix(p, "*"); ok && !risky(name) && strings.HasPrefix(name, rest) {
 			return true
 		}
 	}

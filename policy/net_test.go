@@ -103,9 +103,10 @@ func TestNetworkOfADocument(t *testing.T) {
 		mode Mode
 		net  Net
 		want Net
-	}{{Report, "", NetHost}, {Off, "", NetHost}, {Enforce, "", NetNone}, {Enforce, NetHost, NetHost}, {Report, NetNone, NetNone}} {
-		if p := compiled(t, plain, Facts{SessionDir: "/s", Net: c.net}, c.mode); p.Network.Mode != c.want {
-			t.Errorf("mode %s, asked for %q: %s, want %s", c.mode, c.net, p.Network.Mode, c.want)
+		keep bool
+	}{{Report, "", NetNone, false}, {Off, "", NetNone, false}, {Enforce, "", NetNone, true}, {Enforce, NetHost, NetHost, false}, {Report, NetNone, NetNone, true}} {
+		if p := compiled(t, plain, Facts{SessionDir: "/s", Net: c.net}, c.mode); p.Network.Mode != c.want || p.Network.Enforced != c.keep {
+			t.Errorf("mode %s, asked for %q: %+v, want %s, enforced %v", c.mode, c.net, p.Network, c.want, c.keep)
 		}
 	}
 	p := compiled(t, listed, Facts{SessionDir: "/s", Net: NetNone}, Report)

@@ -57,9 +57,13 @@ const (
 	NetAllow Net = "allow" // loopback of its own, and one way out to what is listed
 )
 
-// Network is the compiled part net.
+// Network is the compiled part net. What Mode denies is denied in every mode of
+// the session alike; Enforced says whether Linux keeps the session from it, which
+// then has a network of its own, or whether it has the host's and it is reported.
 type Network struct {
-	Mode    Net           `json:"mode"`
+	Mode     Net  `json:"mode"`
+	Enforced bool `json:"enforced,omitempty"`
+
 	Reason  string        `json:"reason,omitempty"`
 	Allow   []NetRule     `json:"allow,omitempty"`
 	Inbound []InboundRule `json:"inbound,omitempty"`
@@ -126,7 +130,7 @@ type Facts struct {
 	SessionDir string   // canonical absolute path
 	Home       string   // the operator's home directory; may be empty
 	State      []string // the launcher's own directories, never shown to a session
-	Net        Net      // what is set replaces the document's
+	Net        Net      // what is set replaces the document's; none then holds in every mode
 	Limits     Limits   // what is set replaces the document's
 	Env        Env      // what is set is added to the document's
 	// Needs are the paths that the interpreter itself must read and execute.
