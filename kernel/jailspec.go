@@ -11,13 +11,12 @@ import (
 	"cellblock/jail"
 	"cellblock/jail/plan"
 	"cellblock/jail/seccomp"
-	"cellblock/policy"
 	"cellblock/profiles"
 	"cellblock/pyruntime"
 )
 
-// This file alone speaks of both policy and jail: it turns one policy, one
-// profile and the facts of a session into a jail.Spec.
+// This file and jailrules.go alone speak of both policy and jail: they turn one
+// policy, one profile and the facts of a session into a jail.Spec.
 
 // profileOf reads the session's profile and the seccomp filter that it names.
 func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {
