@@ -137,7 +137,7 @@ func posture(t *testing.T, pid int, dir string) string {
 // maskable are paths that are covered where the host has them, which depends on
 // its Linux and its packages.
 var maskable = []string{
-	"/etc/gshadow", "/etc/gshadow-", "/etc/shadow", "/etc/shadow-", "/etc/ssl/private", "/proc/acpi", "/proc/interrupts",
+	"/etc/gshadow", "/etc/gshadow-", "/etc/security/opasswd", "/etc/shadow", "/etc/shadow-", "/etc/ssl/private", "/proc/acpi", "/proc/interrupts",
 	"/proc/kallsyms", "/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg", "/proc/timer_list", "/proc/vmallocinfo",
 }
 

@@ -97,8 +97,8 @@ func (sh *shell) run(line string) (string, int) {
 	return out.String(), cmd.ProcessState.ExitCode()
 }
 
-// document is a file of the repository's root.
-func document(t testing.TB, name string) string {
+// rootFile is a file of the repository's root.
+func rootFile(t testing.TB, name string) string {
 	t.Helper()
 	return readFile(t, filepath.Join("..", name))
 }
@@ -106,7 +106,7 @@ func document(t testing.TB, name string) string {
 // TestReadmeOpening: a reader learns in the first lines what it is, and the two
 // commands that matter.
 func TestReadmeOpening(t *testing.T) {
-	text := document(t, "README.md")
+	text := rootFile(t, "README.md")
 	first := examples(text)
 	if len(first) < 2 || !strings.HasPrefix(first[0].line, "make run ") || !strings.HasPrefix(first[1].line, "make test ") {
 		t.Errorf("the first command lines are not make run and make test: %v", first)
@@ -120,10 +120,10 @@ func TestReadmeOpening(t *testing.T) {
 // TestReadmeExamples runs every command line of README and compares what README
 // shows of its output.
 func TestReadmeExamples(t *testing.T) {
-	rules := document(t, "Makefile")
+	rules := rootFile(t, "Makefile")
 	sh := newShell(t)
 	commands := 0
-	for _, e := range examples(document(t, "README.md")) {
+	for _, e := range examples(rootFile(t, "README.md")) {
 		if rest, isMake := strings.CutPrefix(e.line, "make "); isMake {
 			target := strings.Fields(rest)[0]
 			if !strings.Contains(rules, "\n"+target+":") {
@@ -156,7 +156,7 @@ func TestReadmeExitCodes(t *testing.T) {
 		"4 the worker died":             `cellblock run -c 'import os; os._exit(3)'`,
 		"5 the jail could not be built": `cellblock run --python /nowhere/python3 -c 1`,
 	}
-	text := strings.Join(strings.Fields(document(t, "README.md")), " ")
+	text := strings.Join(strings.Fields(rootFile(t, "README.md")), " ")
 	_, list, found := strings.Cut(text, "Exit codes: ")
 	list, _, ended := strings.Cut(list, ".")
 	if !found || !ended {

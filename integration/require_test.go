@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"cellblock/jail"
 )
 
 var needs = map[string]func() string{}
@@ -21,6 +23,7 @@ var (
 	needRoot       = register("root", probeRoot)
 	needUser       = register("user", probeUser)
 	needUserns     = register("userns", probeUserns)
+	needLandlock   = register("landlock", probeLandlock)
 	needGit        = register("git", onPath("git"))
 	needNumpy      = register("numpy", pythonImports("numpy"))
 	needMatplotlib = register("matplotlib", pythonImports("matplotlib"))
@@ -81,6 +84,13 @@ func probeUserns() string {
 	return ""
 }
 
+func probeLandlock() string {
+	if abi := jail.Probe().LandlockABI; abi < 1 {
+		return "landlock_create_ruleset gives no ABI"
+	}
+	return ""
+}
+
 func onPath(program string) func() string {
 	return func() string {
 		if _, err := exec.LookPath(program); err != nil {
@@ -115,7 +125,7 @@ func TestRequireKnowsEveryName(t *testing.T) {
 }
 
 // Names that the packages below integration have probes for.
-var knownElsewhere = map[string]bool{"cgroup": true, "landlock": true, "seccomp": true, "cgroup1": true, "cgroup2": true, "overlay": true, "idmap": true, "python": true}
+var knownElsewhere = map[string]bool{"cgroup": true, "seccomp": true, "cgroup1": true, "cgroup2": true, "overlay": true, "idmap": true, "python": true}
 
 func pythonRuns(expression string) func() string {
 	return func() string {

@@ -85,6 +85,15 @@ func (c *compiler) check() error {
 	for _, h := range s.Hide {
 		paths["hidden path "+h.Path] = h.Path
 	}
+	for _, g := range s.Guards {
+		paths["guarded path "+g.Path] = g.Path
+	}
+	for _, g := range s.Grants {
+		paths["grant "+g.Path] = g.Path
+	}
+	for _, l := range s.Links {
+		paths["link "+l.Path] = l.Path
+	}
 	for _, f := range s.Files {
 		paths["file "+f.Path] = f.Path
 	}
@@ -172,6 +181,21 @@ func (c *compiler) features() error {
 			return &SpecError{"seccomp", `""`, "no filter given: load a profile, or list seccomp as optional"}
 		}
 		c.degrade(Seccomp, "no filter was given", "choose a profile with a seccomp filter")
+	}
+	if c.host.LandlockABI == 0 {
+		// A part of what a path allows has no second mechanism.
+		what := ""
+		for _, g := range c.spec.Grants {
+			if c.spec.Tree == TreeReadOnly && !(g.Modify && g.Create && g.Remove) && (g.Modify || g.Create || g.Remove) {
+				what = "some of the changes alone are allowed beneath " + g.Path
+			}
+		}
+		if c.spec.ExecListed {
+			what = "programs are executed from a list"
+		}
+		if what != "" {
+			return &MissingFeatureError{Landlock, what + ", and there is no Landlock here", remedies[Landlock]}
+		}
 	}
 	for _, f := range c.spec.Required {
 		if found := c.host.Get(f); !found.Yes() {

@@ -65,9 +65,17 @@ func (c *compiler) trees() {
 	// can be id-mapped; an ordinary user must take the tree whole, since its
 	// mounts are locked together.
 	whole := !c.plan.SwitchIDs
-	root := c.clone(plan.Step{Source: "/", Flags: attr, Recursive: whole, Map: c.ownerMap(0, 0, false), Reason: reason})
+	var root int
+	if c.spec.Listed {
+		root = c.slots
+		c.slots++
+		c.stage(plan.Step{Op: plan.OpEmpty, Slot: root, Flags: attrQuiet, Data: "mode=755,size=1m",
+			Reason: "an empty tree, in which only what is listed is shown"})
+	} else {
+		root = c.clone(plan.Step{Source: "/", Flags: attr, Recursive: whole, Map: c.ownerMap(0, 0, false), Reason: reason})
+	}
 	var later []attached
-	if c.plan.SwitchIDs {
+	if c.plan.SwitchIDs && !c.spec.Listed {
 		for _, m := range c.host.Mounts {
 			if m.Path == "/" || pseudo[m.FSType] || inAny(m.Path, own) {
 				continue
@@ -122,6 +130,9 @@ func (c *compiler) binds() []attached {
 		if b.Write {
 			attr = attrQuiet
 		}
+		if b.NoExec {
+			attr |= unix.MOUNT_ATTR_NOEXEC
+		}
 		slot := c.clone(plan.Step{Source: b.Source, Flags: attr, Recursive: true, NoLinks: b.Write,
 			Map: c.ownerMap(b.OwnerUID, b.OwnerGID, b.Write), Reason: b.Reason})
 		out = append(out, attached{slot, plan.Step{Path: b.Target, NoLinks: b.Write, Mkdir: c.makeable(b.Target), Reason: "bind: " + b.Reason}})
@@ -132,7 +143,7 @@ func (c *compiler) binds() []attached {
 // makeable reports whether a mount point may be made in a file system of the
 // jail's own. Nothing is ever made on the host.
 func (c *compiler) makeable(target string) bool {
-	if inAny(target, private) {
+	if c.spec.Listed || inAny(target, private) {
 		return true
 	}
 	for _, h := range c.spec.Hide {
@@ -147,6 +158,11 @@ func (c *compiler) ownMounts() {
 	size := "size=" + tmpSize(c.spec.Limits.TmpBytes)
 	mount := func(fstype, path string, flags uint64, data, reason string) {
 		c.stage(plan.Step{Op: plan.OpMount, FSType: fstype, Path: path, Flags: flags, Data: data, Reason: reason})
+	}
+	if c.spec.Listed {
+		for _, dir := range []string{"/tmp", "/run", "/dev", "/proc", "/sys"} {
+			c.stage(plan.Step{Op: plan.OpMkdir, Path: dir, Mode: 0o755, Reason: "mount point of the jail's own"})
+		}
 	}
 	mount("tmpfs", "/tmp", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777,"+size, "private /tmp: no files and no sockets of the host's")
 	mount("tmpfs", "/run", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=16m", "private /run: no sockets of the host's services")
@@ -166,13 +182,14 @@ func (c *compiler) ownMounts() {
 		{"/dev/stdout", "/proc/self/fd/1"}, {"/dev/stderr", "/proc/self/fd/2"}} {
 		c.stage(plan.Step{Op: plan.OpSymlink, Path: l[0], Source: l[1], Reason: "name that programs rely on"})
 	}
+	c.stage(plan.Step{Op: plan.OpSeal, Path: "/dev", Reason: "no more devices and no files are made in /dev"})
 	mount("proc", "/proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "", "shows the jail's processes and no others")
 	for _, p := range []string{"acpi", "asound", "interrupts", "kallsyms", "kcore", "key-users", "keys", "kmsg", "latency_stats",
 		"modules", "sched_debug", "scsi", "sysrq-trigger", "timer_list", "vmallocinfo"} {
-		c.hide("/proc/"+p, "tells about the host's Linux, or acts on it", false)
+		c.hide("/proc/"+p, "tells about the host's Linux, or acts on it", false, false)
 	}
 	for _, p := range []string{"bus", "fs", "irq", "sys"} {
-		c.stage(plan.Step{Op: plan.OpReadOnly, Path: "/proc/" + p, Optional: true, Reason: "settings of the host's Linux"})
+		c.stage(plan.Step{Op: plan.OpRestrict, Path: "/proc/" + p, Flags: unix.MOUNT_ATTR_RDONLY, Optional: true, Reason: "settings of the host's Linux"})
 	}
 	c.stage(plan.Step{Op: plan.OpDetach, Reason: "lets go of the host's root, now that proc is mounted: Linux allows a new proc only beside an old one in view"})
 	mount("tmpfs", "/sys", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=755,size=64k", "no devices, no kernel objects")
@@ -184,20 +201,41 @@ func (c *compiler) ownMounts() {
 	c.stage(plan.Step{Op: plan.OpSeal, Path: "/sys", Reason: "nothing more is made in /sys"})
 }
 
-func (c *compiler) hide(path, reason string, room bool) {
+func (c *compiler) hide(path, reason string, room, inside bool) {
 	flags, mode := uint64(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), "755"
 	if !room {
 		flags, mode = flags|unix.MS_RDONLY, "555"
 	}
-	c.stage(plan.Step{Op: plan.OpHide, Path: path, Flags: flags, Data: "mode=" + mode + ",size=64k", Reason: reason})
+	c.stage(plan.Step{Op: plan.OpHide, Path: path, Flags: flags, Data: "mode=" + mode + ",size=64k", NoLinks: inside, Optional: !inside, Reason: reason})
 }
 
-// cover makes private directories, then hides and attaches from the root
+// guard puts a copy of the tree at a path over itself. What lies outside of the
+// places that a session may write can be absent, or out of the user's reach.
+func (c *compiler) guard(g Guard) {
+	var flags uint64
+	if g.ReadOnly {
+		flags |= unix.MOUNT_ATTR_RDONLY
+	}
+	if g.NoExec {
+		flags |= unix.MOUNT_ATTR_NOEXEC
+	}
+	c.stage(plan.Step{Op: plan.OpRestrict, Path: g.Path, Flags: flags, NoLinks: true, Optional: !g.Inside, Reason: g.Reason})
+}
+
+// unlisted could be executed but for the list.
+const unlisted = "/run/cellblock/unlisted"
+
+// cover makes private directories, then attaches, guards and hides from the root
 // downwards: a hidden path within a bind is covered, and a bind below a hidden
 // path is seen. Files come last, for they may lie in either.
 func (c *compiler) cover() {
 	for _, d := range c.spec.Dirs {
 		c.stage(plan.Step{Op: plan.OpMkdir, Path: d.Path, Mode: d.Mode, Reason: d.Reason})
+	}
+	for _, l := range c.spec.Links {
+		if c.spec.Listed {
+			c.stage(plan.Step{Op: plan.OpSymlink, Path: l.Path, Source: l.Target, Optional: true, Mkdir: true, Reason: l.Reason})
+		}
 	}
 	type layer struct {
 		path string
@@ -205,6 +243,14 @@ func (c *compiler) cover() {
 	}
 	var layers []layer
 	var sealed []string
+	for _, a := range c.deferred {
+		if strings.HasPrefix(a.step.Reason, "bind: ") {
+			layers = append(layers, layer{a.step.Path, func() { c.attach(a) }})
+		}
+	}
+	for _, g := range c.spec.Guards {
+		layers = append(layers, layer{g.Path, func() { c.guard(g) }})
+	}
 	for _, h := range c.spec.Hide {
 		room := false
 		for _, b := range c.spec.Binds {
@@ -213,12 +259,7 @@ func (c *compiler) cover() {
 		if room {
 			sealed = append(sealed, h.Path)
 		}
-		layers = append(layers, layer{h.Path, func() { c.hide(h.Path, h.Reason, room) }})
-	}
-	for _, a := range c.deferred {
-		if strings.HasPrefix(a.step.Reason, "bind: ") {
-			layers = append(layers, layer{a.step.Path, func() { c.attach(a) }})
-		}
+		layers = append(layers, layer{h.Path, func() { c.hide(h.Path, h.Reason, room, h.Inside) }})
 	}
 	sort.SliceStable(layers, func(i, j int) bool {
 		return strings.Count(layers[i].path, "/") < strings.Count(layers[j].path, "/")
@@ -231,5 +272,14 @@ func (c *compiler) cover() {
 	}
 	for _, p := range sealed {
 		c.stage(plan.Step{Op: plan.OpSeal, Path: p, Optional: true, Reason: "the cover takes nothing more"})
+	}
+	if c.spec.ExecListed {
+		c.stage(plan.Step{Op: plan.OpFile, Path: unlisted, Data: "no program", Mode: 0o555, Reason: "what the witness tries to execute"})
+	}
+	if c.spec.Listed {
+		c.stage(plan.Step{Op: plan.OpSeal, Path: "/", Reason: "nothing more is made in the tree"})
+	}
+	if c.spec.Tree == TreeReadOnly && c.host.LandlockABI == 0 {
+		c.stage(plan.Step{Op: plan.OpSeal, Path: "/run", Reason: "what Landlock would refuse there"})
 	}
 }

@@ -56,28 +56,63 @@ func (c *compiler) landlock() {
 	if step.Scoped != 0 {
 		step.Names = append(step.Names, "scope abstract-sockets, signals")
 	}
+	var paths []string
+	rights := map[string]uint64{}
+	add := func(path string, set uint64) {
+		if _, ok := rights[path]; !ok {
+			paths = append(paths, path)
+		}
+		rights[path] |= set & step.Handled
+	}
 	if c.spec.Tree == TreeReadOnly {
-		step.Handled = landlock.Handled(abi)
+		step.Handled |= landlock.Handled(abi)
 		step.Names = append(step.Names, "writing only beneath the paths below")
 		step.Reason = "a second wall behind the read-only mounts, and " + step.Reason
-		paths := []string{"/tmp", "/dev"}
+	}
+	if c.spec.ExecListed {
+		step.Handled |= landlock.Execute
+		step.Names = append(step.Names, "executing only what is below")
+		step.Reason = "programs are executed from a list, and " + step.Reason
+	}
+	if c.spec.Tree == TreeReadOnly {
+		add("/tmp", landlock.Writable(abi))
+		add("/dev", landlock.Writable(abi))
 		for _, b := range c.spec.Binds {
-			if b.Write && !below(b.Target, "/tmp") {
-				paths = append(paths, b.Target)
+			if b.Write && !below(b.Target, "/tmp") && !c.granted(b.Target) {
+				add(b.Target, landlock.Writable(abi))
 			}
 		}
-		rights := landlock.Writable(abi)
-		for _, p := range paths {
-			step.Rules = append(step.Rules, plan.Rule{Path: p, Rights: rights, Names: landlock.Names(rights)})
+	}
+	for _, g := range c.spec.Grants {
+		set := landlock.Parts(abi, g.Modify, g.Create, g.Remove)
+		if g.Exec {
+			set |= landlock.Execute
 		}
+		if set&step.Handled != 0 {
+			add(g.Path, set)
+		}
+	}
+	if c.spec.Tree == TreeReadOnly {
 		// Names of threads, out-of-memory scores and the like are files of proc.
-		rights = landlock.WriteFile | landlock.Truncate&step.Handled
-		step.Rules = append(step.Rules, plan.Rule{Path: "/proc", Rights: rights, Names: landlock.Names(rights)})
+		add("/proc", landlock.WriteFile|landlock.Truncate)
+	}
+	for _, p := range paths {
+		step.Rules = append(step.Rules, plan.Rule{Path: p, Rights: rights[p], Names: landlock.Names(rights[p])})
 	}
 	if step.Handled == 0 && step.Scoped == 0 {
 		return
 	}
 	c.stage(step)
+}
+
+// granted reports whether a grant speaks of the changes at a bind's target.
+func (c *compiler) granted(target string) bool {
+	for _, g := range c.spec.Grants {
+		if g.Path == target && (g.Modify || g.Create || g.Remove || !g.Exec) {
+			return true
+		}
+	}
+	return false
 }
 
 // refused are the answers that a refused call may give.
@@ -117,6 +152,30 @@ func (c *compiler) witness() {
 		if c.host.LandlockABI > 0 {
 			check("write-landlock", "create", "/run/cellblock/witness", "Landlock refuses where the mount would not", "EACCES")
 		}
+	}
+	// What is not there, or out of the user's reach, is no way in.
+	absent := []string{"ENOENT", "ENOTDIR", "EACCES", "ELOOP"}
+	for _, h := range c.spec.Hide {
+		want := []string{"yes"}
+		if !h.Inside {
+			want = append(want, absent...)
+		}
+		check("hidden "+h.Path, "covered", h.Path, "nothing is there but the cover", want...)
+	}
+	for _, g := range c.spec.Guards {
+		want := []string{"yes"}
+		if !g.Inside {
+			want = append(want, absent...)
+		}
+		if g.ReadOnly {
+			check("read-only "+g.Path, "read-only", g.Path, "the mount refuses changes", want...)
+		}
+		if g.NoExec {
+			check("no-exec "+g.Path, "no-exec", g.Path, "the mount refuses programs", want...)
+		}
+	}
+	if c.spec.ExecListed {
+		check("exec-list", "execute", unlisted, "it is on no list; without Landlock it would be no program (ENOEXEC)", "EACCES")
 	}
 	if c.spec.Network == NetNone {
 		check("connect", "connect", "", "no way out of the network namespace", "ENETUNREACH", "EPERM", "EACCES")

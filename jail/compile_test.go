@@ -31,7 +31,7 @@ func handMade(privileged bool) Features {
 func handMadeSpec(tree TreeAccess) Spec {
 	s := Spec{Name: "golden", Argv: []string{"/usr/bin/python3", "-I"}, Env: []string{"SECRET=canary"}, Dir: "/home/u/work", Tree: tree, Network: NetNone,
 		Binds: []Bind{{Source: "/home/u/work", Target: "/home/u/work", Write: true, OwnerUID: 1000, OwnerGID: 1000, Reason: "the session directory"}},
-		Hide:  []Hide{{"/home/u/.ssh", "keys"}},
+		Hide:  []Hide{{Path: "/home/u/.ssh", Reason: "keys"}},
 		Files: []File{{Path: "/etc/passwd", Content: []byte("u:x:1000:1000::/tmp/home:/bin/sh\n"), Reason: "the id has an account"}},
 		Dirs:  []Dir{{"/tmp/home", 0o700, "home directory"}}, Limits: Limits{MemoryBytes: 1 << 30, Tasks: 64, OpenFiles: 1024, TmpBytes: 1 << 28},
 		Hostname: "cellblock", Seccomp: seccomp.Filter{Name: "none", Digest: "sha256:0", Programs: [][]seccomp.Insn{{{Code: 6, K: 0x7fff0000}}}}}
@@ -42,19 +42,35 @@ func handMadeSpec(tree TreeAccess) Spec {
 	return s
 }
 
+// ruled is a spec in which every kind of rule about paths stands once.
+func ruled() Spec {
+	s := handMadeSpec(TreeReadOnly)
+	s.Listed, s.ExecListed = true, true
+	s.Binds = append(s.Binds, Bind{Source: "/usr", Target: "/usr", Reason: "listed"},
+		Bind{Source: "/srv/inbox", Target: "/srv/inbox", Write: true, NoExec: true, OwnerUID: 1000, OwnerGID: 1000, Reason: "inbox"})
+	s.Hide = append(s.Hide, Hide{Path: "/home/u/work/later", Inside: true, Reason: "made for the session"})
+	s.Guards = []Guard{{Path: "/home/u/work/.git", Inside: true, Reason: "on the way"},
+		{Path: "/home/u/work/.git/hooks", ReadOnly: true, Inside: true, Reason: "run on the host"}, {Path: "/opt", NoExec: true, Reason: "not ours"}}
+	s.Grants = []Grant{{Path: "/srv/inbox", Create: true, Reason: "inbox"}, {Path: "/usr/bin/python3", Exec: true, Reason: "the interpreter"}}
+	s.Links = []Link{{Path: "/bin", Target: "usr/bin", Reason: "as on the host"}}
+	return s
+}
+
 func TestGoldenPlans(t *testing.T) {
 	for name, c := range map[string]struct {
-		tree TreeAccess
+		spec Spec
 		host Features
 	}{
-		"enforce-root":                {TreeReadOnly, handMade(true)},
-		"enforce-user":                {TreeReadOnly, handMade(false)},
-		"report-root":                 {TreeWritable, handMade(true)},
-		"report-user":                 {TreeWritable, handMade(false)},
-		"report-no-landlock-nocgroup": {TreeWritable, handMade(false).Without(Landlock, Cgroup)},
+		"enforce-root":                {handMadeSpec(TreeReadOnly), handMade(true)},
+		"enforce-user":                {handMadeSpec(TreeReadOnly), handMade(false)},
+		"report-root":                 {handMadeSpec(TreeWritable), handMade(true)},
+		"report-user":                 {handMadeSpec(TreeWritable), handMade(false)},
+		"report-no-landlock-nocgroup": {handMadeSpec(TreeWritable), handMade(false).Without(Landlock, Cgroup)},
+		"ruled-root":                  {ruled(), handMade(true)},
+		"ruled-user":                  {ruled(), handMade(false)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := Compile(handMadeSpec(c.tree), c.host)
+			p, err := Compile(c.spec, c.host)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -109,6 +125,23 @@ func TestMissingFeaturesAreErrorsWithARemedy(t *testing.T) {
 	spec.Required, spec.Optional = nil, []Feature{UserNamespace}
 	if _, err := Compile(spec, handMade(false).Without(UserNamespace)); !errors.As(err, &missing) {
 		t.Errorf("user namespaces marked optional: %v, want an error all the same: without them there is no jail", err)
+	}
+}
+
+// TestWhatLandlockAloneKeeps: parts of changes and lists of programs have no
+// second mechanism, so that an optional Landlock does not make them optional.
+func TestWhatLandlockAloneKeeps(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"a part of the changes": func(s *Spec) { s.Grants = []Grant{{Path: s.Dir, Modify: true}} },
+		"a list of programs":    func(s *Spec) { s.ExecListed = true },
+	} {
+		spec := handMadeSpec(TreeReadOnly)
+		spec.Optional = []Feature{Landlock}
+		change(&spec)
+		var missing *MissingFeatureError
+		if _, err := Compile(spec, handMade(false).Without(Landlock)); !errors.As(err, &missing) || missing.Feature != Landlock {
+			t.Errorf("%s without Landlock: %v, want a missing feature", name, err)
+		}
 	}
 }
 

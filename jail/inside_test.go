@@ -139,8 +139,8 @@ print(open("/etc/passwd").read().strip(), open("/run/given").read())`, home, ses
 	// The test's own directory lies in /tmp, which is private: show it as a bind.
 	spec.Binds = append(spec.Binds, Bind{Source: home, Target: home, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the test's files"},
 		Bind{Source: session, Target: session, Write: true, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "session"})
-	spec.Hide = []Hide{{secret, "secret"}, {filepath.Join(home, "keys"), "keys"}, {filepath.Join(home, "state"), "the launcher's state"},
-		{filepath.Join(home, "missing"), "nothing there"}}
+	spec.Hide = []Hide{{Path: secret, Reason: "secret"}, {Path: filepath.Join(home, "keys"), Reason: "keys"},
+		{Path: filepath.Join(home, "state"), Reason: "the launcher's state"}, {Path: filepath.Join(home, "missing"), Reason: "nothing there"}}
 	spec.Files = []File{{Path: "/etc/passwd", Content: []byte("me:x:1:1::/tmp/home:/bin/sh\n"), Reason: "account"}, {Path: "/run/given", Content: []byte("given"), Reason: "given"}}
 	got := runSpec(t, spec)
 	want := "'' [] ['sessions']\nme:x:1:1::/tmp/home:/bin/sh given\n"

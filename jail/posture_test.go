@@ -96,7 +96,7 @@ func checkMounts(t *testing.T, pid int, spec Spec) {
 		}
 		return false
 	}
-	readOnly := map[string]bool{"/": spec.Tree == TreeReadOnly, spec.Dir: false, "/tmp": false, "/run": false, "/dev": false, "/dev/shm": false,
+	readOnly := map[string]bool{"/": spec.Tree == TreeReadOnly, spec.Dir: false, "/tmp": false, "/run": false, "/dev": true, "/dev/shm": false,
 		"/dev/pts": false, "/proc": false, "/proc/sys": true, "/sys": true, "/proc/sysrq-trigger": true, "/proc/keys": true}
 	for path, want := range readOnly {
 		if options[path] == "" {

@@ -37,16 +37,49 @@ type Bind struct {
 	Target string
 	// Write lets it be changed, in both kinds of tree.
 	Write bool
+	// NoExec keeps programs in it from being executed.
+	NoExec bool
 	// OwnerUID and OwnerGID own the files of Source on disk. They matter for a
 	// privileged launcher: these files belong to the worker inside.
 	OwnerUID, OwnerGID int
 	Reason             string
 }
 
-// Hide covers a path with nothing. A path that does not exist is no error.
+// Hide covers a path with nothing. A path that does not exist, or that the
+// worker's user cannot reach, is no error unless Inside is set.
 type Hide struct {
-	Path   string
+	Path string
+	// Inside says that the path lies where a session may write: it must be there,
+	// and no part of it may be a symbolic link.
+	Inside bool
 	Reason string
+}
+
+// Guard takes something away from the tree at a path. With neither ReadOnly nor
+// NoExec it takes the name alone: what has a mount on it can be neither renamed
+// nor removed (rename(2), EBUSY). No part of the path may be a symbolic link.
+type Guard struct {
+	Path     string
+	ReadOnly bool
+	NoExec   bool
+	// Inside says that the path lies where a session may write: it must be there.
+	Inside bool
+	Reason string
+}
+
+// Grant allows parts of what a path can be used for, by Landlock: in a read-only
+// tree the changes beneath a writable bind, and with ExecListed executing. A
+// writable bind without a grant at its own target may be changed in every way.
+type Grant struct {
+	Path                         string
+	Modify, Create, Remove, Exec bool
+	Reason                       string
+}
+
+// Link is a symbolic link that a listed tree is to have.
+type Link struct {
+	Path, Target string
+	Reason       string
 }
 
 // File puts a read-only file of the launcher's making at a path.
@@ -94,12 +127,19 @@ type Spec struct {
 	Argv, Env []string
 	Dir       string
 	Tree      TreeAccess
-	Binds     []Bind
-	Hide      []Hide
-	Files     []File
-	Dirs      []Dir
-	Network   Network
-	Limits    Limits
+	// Listed shows nothing of the host but the binds, instead of its tree.
+	Listed bool
+	// ExecListed lets nothing be executed but what a grant names. Needs Landlock.
+	ExecListed bool
+	Binds      []Bind
+	Hide       []Hide
+	Guards     []Guard
+	Grants     []Grant
+	Links      []Link
+	Files      []File
+	Dirs       []Dir
+	Network    Network
+	Limits     Limits
 	// Seccomp is the filter. A spec without one compiles only with Seccomp in
 	// Optional.
 	Seccomp  seccomp.Filter

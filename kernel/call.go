@@ -134,6 +134,9 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 	if limit <= 0 {
 		limit = s.opts.CellTimeout
 	}
+	if wall := time.Duration(s.policy.Limits.WallSeconds) * time.Second; wall > 0 {
+		limit = min(limit, wall)
+	}
 	s.mu.Lock()
 	s.cells++
 	number := s.cells

@@ -36,7 +36,7 @@ func (s *Session) recordStart(w *worker) error {
 	i := s.infoOf(w)
 	record.Facts = map[string]any{
 		"directory": i.Directory, "tier": i.Tier, "mode": i.Mode, "profile": s.opts.Profile, "digests": i.Digests,
-		"limits": i.Limits, "degraded": i.Degraded, "witness": i.Witness, "network": s.policy.Net,
+		"limits": i.Limits, "degraded": i.Degraded, "witness": i.Witness, "network": s.policy.Network.Mode,
 	}
 	err := s.record.before(record)
 	if err == nil {

@@ -5,10 +5,12 @@ import (
 	"fmt"
 
 	"cellblock/kernel/wire"
+	"cellblock/policy"
 	"cellblock/policy/audit"
 )
 
-// hostCall answers a worker's call to the host. Nothing but input is permitted.
+// hostCall answers a worker's call to the host. There is input, and what the
+// policy lets through of it.
 func (s *Session) hostCall(m *wire.Message) {
 	s.mu.Lock()
 	w := s.worker
@@ -17,11 +19,11 @@ func (s *Session) hostCall(m *wire.Message) {
 		return
 	}
 	if m.Name != "input" || s.opts.Input == nil {
+		why, rule, reason := s.refuse(m)
 		refused := s.hostEvent(w, audit.OpHostCall, m.Name, audit.Denied)
-		refused.Rule, refused.Reason = "host.default", "nothing but input is permitted, and only where somebody answers"
+		refused.Rule, refused.Reason = rule, reason
 		s.record.refusedCall(refused)
-		_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: &wire.HostError{Type: "HostError", Code: "denied",
-			Message: fmt.Sprintf("host call %q is not permitted", m.Name)}})
+		_ = w.conn.Reply(wire.Answer{ID: m.ID, Error: why})
 		return
 	}
 	var asked struct {
@@ -55,4 +57,16 @@ func (s *Session) hostCall(m *wire.Message) {
 		_ = s.record.write(answered) // answered already; the loss is counted and said
 		_ = w.conn.Reply(answer)
 	}()
+}
+
+// refuse says why a host call is not carried out: the policy denies it, or there
+// is no tool of this name.
+func (s *Session) refuse(m *wire.Message) (why *wire.HostError, rule, reason string) {
+	d := s.policy.DecideTool(policy.ToolOp{Session: s.name, Tool: m.Name, Role: "sandbox", Purpose: "interactive", Arguments: m.Arguments}, nil)
+	if !d.Allowed() {
+		return &wire.HostError{Type: "HostError", Code: "denied",
+			Message: fmt.Sprintf("host call %q is not permitted: %s (%s)", m.Name, d.Reason, d.Rule)}, d.Rule, d.Reason
+	}
+	const absent = "there is no tool of this name"
+	return &wire.HostError{Type: "HostError", Code: "unknown", Message: fmt.Sprintf("host call %q: %s", m.Name, absent)}, "host.absent", absent
 }

@@ -1,10 +1,6 @@
 package kernel
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-
 	"cellblock/jail/plan"
 	"cellblock/policy"
 	"cellblock/pyruntime"
@@ -79,15 +75,4 @@ func (s *Session) infoOf(w *worker) Info {
 	i.Digests.Plan, i.Digests.Spec, i.Digests.Seccomp = known.plan, known.spec, known.seccomp
 	i.Witness, i.Limits, i.Degraded = known.witness, known.limits, known.degraded
 	return i
-}
-
-// policyDigest is the SHA-256 of the policy's JSON, whose keys have a fixed
-// order.
-func policyDigest(p policy.Policy) string {
-	body, err := json.Marshal(p)
-	if err != nil {
-		panic(err) // strings and numbers always marshal
-	}
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:])
 }

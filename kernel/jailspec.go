@@ -7,7 +7,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"syscall"
 
 	"cellblock/jail"
 	"cellblock/jail/plan"
@@ -17,8 +16,8 @@ import (
 	"cellblock/pyruntime"
 )
 
-// This file alone speaks of both policy and jail: it turns one policy, one
-// profile and the facts of a session into a jail.Spec.
+// This file and jailrules.go alone speak of both policy and jail: they turn one
+// policy, one profile and the facts of a session into a jail.Spec.
 
 // profileOf reads the session's profile and the seccomp filter that it names.
 func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {
@@ -32,20 +31,6 @@ func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {
 	}
 	filter, err := seccomp.Load(profile.Seccomp.Profile, document)
 	return profile, filter, err
-}
-
-// jailLimits are the limits that a jail with these options keeps: the profile's,
-// and in their place what was asked for.
-func jailLimits(opts Options) (policy.Limits, error) {
-	profile, err := profiles.Get(opts.Profile)
-	if err != nil {
-		return policy.Limits{}, err
-	}
-	l := profile.Limits
-	return policy.Limits{
-		MemoryBytes: l.MemoryBytes.Get(), Tasks: l.Tasks.Get(), OpenFiles: l.OpenFiles.Get(), FileSizeBytes: l.FileSizeBytes.Get(),
-		CPUSeconds: l.CPUSeconds.Get(), TmpBytes: l.TmpBytes.Get(), OutputBytes: l.OutputBytes.Get(),
-	}.Merge(opts.Limits), nil
 }
 
 // jailTier returns how workers of this session are started in a jail.
@@ -107,49 +92,34 @@ func PlanFor(opts Options, host jail.Features) (*plan.Plan, error) {
 }
 
 func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l launch) (jail.Spec, error) {
-	var owner syscall.Stat_t
-	if err := syscall.Stat(s.dir, &owner); err != nil {
-		return jail.Spec{}, fmt.Errorf("session directory %q: %w", s.dir, err)
-	}
-	home, _ := os.UserHomeDir()
 	limits := s.policy.Limits
 	spec := jail.Spec{
 		Name: s.name, Argv: l.argv, Env: l.env, Dir: l.dir,
 		Tree: jail.TreeWritable, Network: jail.NetHost, Hostname: "cellblock", Seccomp: filter,
 		Limits: jail.Limits{MemoryBytes: limits.MemoryBytes, Tasks: limits.Tasks, OpenFiles: limits.OpenFiles,
 			FileSizeBytes: limits.FileSizeBytes, CPUSeconds: limits.CPUSeconds, TmpBytes: limits.TmpBytes},
-		IDs: jail.IDs{UID: s.opts.HostUID, GID: s.opts.HostGID},
-		Binds: []jail.Bind{
-			{Source: s.dir, Target: s.dir, Write: true, OwnerUID: int(owner.Uid), OwnerGID: int(owner.Gid), Reason: "the session directory"},
-			{Source: l.temp, Target: l.temp, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "full outputs, which a cell can read"},
-		},
-		Dirs: []jail.Dir{{Path: "/tmp/home", Mode: 0o700, Reason: "a home of the session's own: caches and settings can be written"}},
+		IDs:   jail.IDs{UID: s.opts.HostUID, GID: s.opts.HostGID},
+		Binds: []jail.Bind{ownBind(l.temp, "full outputs, which a cell can read")},
+		Dirs:  []jail.Dir{{Path: "/tmp/home", Mode: 0o700, Reason: "a home of the session's own: caches and settings can be written"}},
 	}
 	if !policy.Within(l.temp, l.source) {
-		spec.Binds = append(spec.Binds, jail.Bind{Source: l.source, Target: l.source, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the worker's source, read-only"})
+		spec.Binds = append(spec.Binds, ownBind(l.source, "the worker's source, read-only"))
 	}
-	if s.policy.Mode == policy.Enforce {
+	if s.policy.WriteDefault.Enforced {
 		spec.Tree = jail.TreeReadOnly
 	}
-	if s.policy.Net == policy.NetNone {
+	if s.policy.Network.Enforced {
 		spec.Network = jail.NetNone
 	}
 	for _, o := range profile.Optional {
 		spec.Optional = append(spec.Optional, jail.Feature(o.Feature))
 	}
-	hidden := map[string]bool{}
-	for _, h := range profile.HidePaths(home) {
-		hidden[h.Path] = true
-		spec.Hide = append(spec.Hide, jail.Hide{Path: h.Path, Reason: h.Reason})
-	}
-	for _, r := range s.policy.Deny {
-		if !hidden[r.Path] {
-			spec.Hide = append(spec.Hide, jail.Hide{Path: r.Path, Reason: r.Reason})
-		}
+	if err := s.pathRules(&spec, l); err != nil {
+		return jail.Spec{}, err
 	}
 	for _, root := range l.skillRoots {
 		if real, err := filepath.EvalSymlinks(root); err == nil {
-			spec.Binds = append(spec.Binds, jail.Bind{Source: real, Target: real, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "skills, read-only"})
+			spec.Binds = append(spec.Binds, ownBind(real, "skills, read-only"))
 		}
 	}
 	covered := []string{"/tmp", "/run", "/dev"}
@@ -157,11 +127,15 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 		covered = append(covered, h.Path)
 	}
 	for _, path := range interpreterPaths(l.interpreter, covered) {
-		spec.Binds = append(spec.Binds, jail.Bind{Source: path, Target: path, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: "the interpreter, read-only"})
+		spec.Binds = append(spec.Binds, ownBind(path, "the interpreter, read-only"))
 	}
 	spec.Files = append(spec.Files, s.accounts()...)
 	spec.Files = append(spec.Files, s.resolver()...)
 	return spec, nil
+}
+
+func ownBind(path, reason string) jail.Bind {
+	return jail.Bind{Source: path, Target: path, OwnerUID: os.Geteuid(), OwnerGID: os.Getegid(), Reason: reason}
 }
 
 // workerIDs are the host's ids that a worker runs as.
@@ -210,7 +184,7 @@ func with(path, line, reason string) jail.File {
 func (s *Session) resolver() (files []jail.File) {
 	const path = "/etc/resolv.conf"
 	real, err := filepath.EvalSymlinks(path)
-	if s.policy.Net != policy.NetHost || err != nil || !(policy.Within("/run", real) || policy.Within("/tmp", real)) {
+	if s.policy.Network.Enforced || err != nil || !(policy.Within("/run", real) || policy.Within("/tmp", real)) {
 		return nil
 	}
 	content, err := os.ReadFile(real)

@@ -53,9 +53,10 @@ type Options struct {
 	MaxOutput    int           // cap, in characters a stream
 	OnTimeout    OnTimeout
 	Mode         policy.Mode
-	Profile      string        // name of a jail profile
-	Limits       policy.Limits // what is set replaces the profile's
-	Net          policy.Net    // empty: none under enforce, host otherwise
+	Profile      string           // name of a jail profile
+	Policy       *policy.Document // nil: the built-in one that is called like the profile
+	Limits       policy.Limits    // what is set replaces the policy's
+	Net          policy.Net       // what is set replaces the policy's: host, or none in every mode
 	Tier         Tier
 	SkillRoots   []string // nil: from the environment and the home directory
 	Env          []string // NAME passes the launcher's variable, NAME=VALUE sets one

@@ -14,7 +14,7 @@ const (
 	scopeBytes     = 65536 // UTF-8 bytes of all records of a cell
 	scopeRecords   = 256
 	backgroundRune = 4096    // characters of one background record
-	maxSpill       = 1 << 30 // bytes of one full-output file
+	maxSpill       = 1 << 30 // bytes of one full-output file, where the policy does not say less
 )
 
 // decoder turns a stream of bytes into valid UTF-8: a character cut in two by a

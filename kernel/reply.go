@@ -183,10 +183,6 @@ func auditText(mode policy.Mode, outside, inside int) string {
 // and returns what is added to the text.
 func (s *Session) audit(t *Details, c *wire.CellReply) string {
 	outside, inside := []json.RawMessage{}, 0
-	decided := "would be denied"
-	if s.policy.Mode == policy.Enforce {
-		decided = "denied"
-	}
 	judge := func(entry json.RawMessage, op, path, source string, o wire.Observed) {
 		if s.policy.Mode == policy.Off {
 			return
@@ -197,7 +193,7 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 			return
 		}
 		outside = append(outside, entry)
-		t.Policy.Violations = append(t.Policy.Violations, Violation{Op: op, Path: path, Decision: decided, Rule: d.Rule,
+		t.Policy.Violations = append(t.Policy.Violations, Violation{Op: op, Path: path, Decision: decided(d), Rule: d.Rule,
 			Reason: d.Reason, Source: source, Count: int(max(o.Count, 1)), Cell: int(o.Cell), Line: int(o.Line), Nearest: d.Nearest})
 	}
 	for _, raw := range c.Audit {
@@ -222,10 +218,11 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 	}
 	if s.policy.Mode != policy.Off {
 		for _, o := range c.Observed {
-			if s.policy.Decide(policy.Op{Kind: policy.ParseKind(o.Op), Path: o.Path}).Allowed() {
+			d := s.policy.Decide(policy.Op{Kind: policy.ParseKind(o.Op), Path: o.Path})
+			if d.Allowed() {
 				continue
 			}
-			entry := marshal(map[string]any{"op": o.Op, "path": o.Path, "source": "hook", "count": o.Count, "cell": o.Cell, "line": o.Line, "decision": decided})
+			entry := marshal(map[string]any{"op": o.Op, "path": o.Path, "source": "hook", "count": o.Count, "cell": o.Cell, "line": o.Line, "decision": decided(d)})
 			t.Audit = append(t.Audit, entry)
 			judge(entry, o.Op, o.Path, "hook", o)
 		}
@@ -235,6 +232,14 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 		return ""
 	}
 	return fmt.Sprintf("\n[audit policy] blocked %d mutation(s) outside session cwd:\n%s", len(outside), marshal(outside))
+}
+
+// decided is what a denial comes to in the session's mode.
+func decided(d policy.Decision) string {
+	if d.Enforced {
+		return "denied"
+	}
+	return "would be denied"
 }
 
 func marshal(v any) json.RawMessage {

@@ -24,6 +24,7 @@ type Session struct {
 	name   string
 	dir    string
 	policy policy.Policy
+	notes  []policy.Note
 	digest string // of the policy
 	record *recorder
 	start  func(context.Context, launch) (process, error)
@@ -46,20 +47,19 @@ var sessions atomic.Int64
 // removes what killed launchers left. No worker is started before the first call
 // or Start. The error is an *audit.OpenError when it is the record's.
 func Open(opts Options) (*Session, error) {
+	makeState(opts)
 	s, err := newSession(opts)
 	if err != nil {
 		return nil, err
 	}
 	s.start = startUnjailed
+	if s.policy.Network.Mode == policy.NetAllow && s.policy.Network.Enforced {
+		return nil, fmt.Errorf("policy %s: net.mode allow: a session under enforce has no way out that could be filtered yet: use mode none or host", s.policy.Name)
+	}
 	if s.opts.Tier == TierJail {
 		if s.start, err = s.jailTier(); err != nil {
 			return nil, err
 		}
-	}
-	for _, dir := range s.opts.State {
-		// What is not there cannot be hidden, and a session could make it. Where the
-		// launcher cannot make it, neither can a session, which has fewer rights.
-		_ = os.MkdirAll(dir, 0o700)
 	}
 	if err := s.openRecord(); err != nil {
 		return nil, err
@@ -67,6 +67,19 @@ func Open(opts Options) (*Session, error) {
 	sweepTemp()
 	s.turn <- struct{}{}
 	return s, nil
+}
+
+// makeState makes the launcher's own directories: what is not there cannot be
+// hidden, and a session could make it. Where the launcher cannot make one, neither
+// can a session, which has fewer rights.
+func makeState(opts Options) {
+	dirs := opts.State
+	if own, err := auditDirectory(opts.Audit); err == nil && own != "" {
+		dirs = append(slices.Clone(dirs), own)
+	}
+	for _, dir := range dirs {
+		_ = os.MkdirAll(dir, 0o700)
+	}
 }
 
 // newSession checks the options and looks at the directory; it makes nothing.
@@ -89,18 +102,14 @@ func newSession(opts Options) (*Session, error) {
 	if opts.SkillRoots == nil {
 		opts.SkillRoots = skillRoots(home)
 	}
-	s := &Session{
-		opts: opts, dir: dir, name: opts.Name, turn: make(chan struct{}, 1), stop: make(chan struct{}),
-		policy: policy.Default(policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State,
-			Net: opts.Net, Limits: opts.Limits}),
+	s := &Session{opts: opts, dir: dir, name: opts.Name, turn: make(chan struct{}, 1), stop: make(chan struct{})}
+	if s.policy, s.notes, err = compilePolicy(opts, dir, home); err != nil {
+		return nil, err
 	}
-	if opts.Tier == TierJail {
-		// What a reply says of a limit is what the jail keeps.
-		if s.policy.Limits, err = jailLimits(opts); err != nil {
-			return nil, err
-		}
+	if wall := time.Duration(s.policy.Limits.WallSeconds) * time.Second; wall > 0 {
+		s.opts.CellTimeout = min(s.opts.CellTimeout, wall)
 	}
-	s.digest = policyDigest(s.policy)
+	s.digest = s.policy.Digest()
 	if s.name == "" {
 		s.name = fmt.Sprintf("s%d-%d", os.Getpid(), sessions.Add(1))
 	}
@@ -110,10 +119,26 @@ func newSession(opts Options) (*Session, error) {
 // writable are the roots that the worker's hook takes for granted.
 func (s *Session) writable() []string {
 	var roots []string
-	for _, rules := range [][]policy.Rule{s.policy.Write, s.policy.Private, s.policy.Devices} {
+	for _, rules := range [][]policy.Rule{s.policy.Allow, s.policy.Private, s.policy.Devices} {
 		for _, r := range rules {
-			roots = append(roots, r.Path)
+			if r.Access&policy.AccessWrite != 0 {
+				roots = append(roots, r.Path)
+			}
 		}
+	}
+	return roots
+}
+
+// denied are the roots beneath which the worker's hook looks all the same.
+func (s *Session) denied() []string {
+	var roots []string
+	for _, r := range s.policy.Deny {
+		if r.Access&(policy.AccessRead|policy.AccessWrite) != 0 {
+			roots = append(roots, append(r.Pins, r.Path)...)
+		}
+	}
+	for _, r := range s.policy.Sealed {
+		roots = append(roots, r.Path)
 	}
 	return roots
 }
@@ -356,6 +381,7 @@ func (s *Session) environment() []string {
 		"USER=session", "LOGNAME=session", "TERM=dumb", "MPLBACKEND=agg", "TZ=" + zone,
 	}
 	env = append(env, policy.Env{Pass: without(s.policy.Env.Pass, "TZ", "MPLBACKEND")}.Filter(os.Environ())...)
+	env = append(env, s.policy.Env.Set...)
 	for _, v := range s.opts.Env {
 		if strings.Contains(v, "=") {
 			env = append(env, v)

@@ -23,8 +23,11 @@ const (
 // worker's source. Its lock is held while the launcher lives, so that the next
 // start can tell what a killed one left.
 type tempDir struct {
-	path string
-	lock *os.File
+	path  string
+	lock  *os.File
+	stubs []heldStub
+	// needless are the paths at which no stub is needed, since nothing can be made.
+	needless []string
 }
 
 func newTempDir() (*tempDir, error) {
@@ -55,6 +58,7 @@ func newTempDir() (*tempDir, error) {
 }
 
 func (d *tempDir) remove() {
+	d.release()
 	_ = os.RemoveAll(d.path) // what is left, the next start's sweep takes
 	d.lock.Close()
 }
@@ -76,8 +80,11 @@ func sweepTemp() int {
 		lock, err := os.OpenFile(filepath.Join(path, lockName), os.O_RDWR|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 		switch {
 		case err == nil:
-			if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil && os.RemoveAll(path) == nil {
-				swept++
+			if unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
+				sweepStubs(path)
+				if os.RemoveAll(path) == nil {
+					swept++
+				}
 			}
 			lock.Close()
 		case errors.Is(err, fs.ErrNotExist) && makerGone(filepath.Base(path)):

@@ -18,7 +18,8 @@ type launch struct {
 	stdout       *os.File
 	stderr       *os.File
 	temp         string
-	source       string // directory of the worker's source, in temp or elsewhere
+	source       string   // directory of the worker's source, in temp or elsewhere
+	needless     []string // absent paths that are to be denied, and that nobody can make
 	interpreter  string
 	skillRoots   []string
 	startTimeout time.Duration

@@ -62,6 +62,11 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 			w.discard()
 		}
 	}()
+	if s.opts.Tier == TierJail {
+		if err := temp.hold(s.policy.Deny); err != nil {
+			return nil, err
+		}
+	}
 	source, err := runtimeDir(s.opts.Runtime, python, s.dir, temp.path)
 	if err != nil {
 		return nil, err
@@ -84,7 +89,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	start := time.Now()
 	w.proc, err = s.start(ctx, launch{
 		argv: pyruntime.Command(python, source, wireNumber), env: s.environment(), dir: s.dir, source: source,
-		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path,
+		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path, needless: temp.needless,
 		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout,
 	})
 	if err != nil {
@@ -119,7 +124,7 @@ func (w *worker) ready(s *Session, python string, start time.Time) error {
 			w.info = *m.Info
 		}
 		read, write, refusal := []string{}, s.writable(), ""
-		m, err = w.request(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Refusal: &refusal}, nil, limit)
+		m, err = w.request(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Deny: s.denied(), Refusal: &refusal}, nil, limit)
 		if err == nil && m.Error != nil {
 			err = m.Error
 		}

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -14,59 +15,253 @@ const (
 	Deny  Effect = "deny"
 )
 
-// Decision says what becomes of one operation, which rule said so and why.
-// It does not depend on the mode: the mode says what the effect does.
+// Decision says what becomes of one operation, which rule said so and why. The
+// effect does not depend on the mode: the mode says whether Linux carries it out.
 type Decision struct {
-	Effect  Effect   `json:"effect"`
-	Rule    string   `json:"rule"`
-	Reason  string   `json:"reason"`
-	Private bool     `json:"private,omitempty"` // allowed, but gone when the session ends
-	Nearest []string `json:"nearest,omitempty"` // on a denial: where the same thing is allowed
+	Effect Effect `json:"effect"`
+	Rule   string `json:"rule"`
+	Reason string `json:"reason"`
+	// Enforced, on a denial, says that Linux refuses the operation in this mode;
+	// otherwise it is done, and reported.
+	Enforced bool     `json:"enforced,omitempty"`
+	Private  bool     `json:"private,omitempty"` // allowed, but gone when the session ends
+	Nearest  []string `json:"nearest,omitempty"` // on a denial: where the same thing is allowed
+	// Obligations bind whoever carries out what is allowed.
+	Obligations []Obligation `json:"obligations,omitempty"`
+	Line        int          `json:"line,omitempty"` // of the rule in its document
 }
+
+// Obligation is something to be done with what was allowed.
+type Obligation string
+
+// Obligations of connections.
+const (
+	// ObligeAddress: a name was allowed; decide again with each address it
+	// resolves to, before the connection is made.
+	ObligeAddress Obligation = "decide-address"
+	// ObligeForward: the port is to be reachable from the host.
+	ObligeForward Obligation = "forward"
+)
 
 // Allowed reports whether d lets the operation through.
 func (d Decision) Allowed() bool { return d.Effect == Allow }
 
-// Decide decides one operation. It is pure. Deny rules win; after them the
-// deepest rule that contains the path; what no rule contains may be read and
-// executed, and not changed.
+// Decide decides one operation on files. It is pure. Deny rules win at any
+// depth; what the document allows adds up; what nothing decides meets the
+// defaults.
 func (p Policy) Decide(op Op) Decision {
+	parts, metadata := op.needs()
 	changes := op.Kind.Changes()
 	if !strings.HasPrefix(op.Path, "/") || strings.ContainsRune(op.Path, 0) {
-		if !changes {
-			return Decision{Effect: Allow, Rule: "fs.read.default", Reason: "reading is open except for secrets"}
-		}
-		return p.deny("fs.write.unknown", "no absolute path is known for this change")
+		return p.nowhere(op)
 	}
 	at := path.Clean(op.Path)
-	if r, ok := deepest(p.Deny, at); ok {
-		return p.deny(r.ID, r.Reason)
+	if need, ok := deepest(p.Needs, at); ok && !changes && need.Access.Has(parts) {
+		return allow(need)
 	}
-	if !changes {
-		return Decision{Effect: Allow, Rule: "fs.read.default", Reason: "reading is open except for secrets"}
+	base := p.undenied(op, at, parts, metadata)
+	rule, denied := p.denying(op.Kind, at, changes)
+	if !denied {
+		return base
 	}
-	for _, r := range p.Devices {
-		if at == path.Clean(r.Path) && (op.Kind == Write || op.Kind == Truncate) {
-			return Decision{Effect: Allow, Rule: r.ID, Reason: r.Reason}
-		}
+	reason := rule.Reason
+	if !Within(rule.Path, at) {
+		reason = "it is on the way to " + rule.Path + ": " + reason
 	}
-	w, inWrite := deepest(p.Write, at)
-	v, inPrivate := deepest(p.Private, at)
-	switch {
-	case inWrite && (!inPrivate || depth(w.Path) >= depth(v.Path)):
-		return Decision{Effect: Allow, Rule: w.ID, Reason: w.Reason}
-	case inPrivate:
-		return Decision{Effect: Allow, Rule: v.ID, Reason: v.Reason, Private: true}
-	}
-	return p.deny("fs.write.outside", "changes are allowed in the session directory and private places only")
+	return p.deny(op.Kind, rule.ID, reason, rule.Enforced || !base.Allowed() && base.Enforced, rule.Line)
 }
 
-func (p Policy) deny(rule, reason string) Decision {
-	d := Decision{Effect: Deny, Rule: rule, Reason: reason}
-	for _, r := range p.Write {
-		d.Nearest = append(d.Nearest, r.Path)
+// undenied is the decision without the rules that deny.
+func (p Policy) undenied(op Op, at string, parts Access, metadata bool) Decision {
+	if op.Kind.Changes() {
+		return p.change(op, at, parts, metadata)
+	}
+	seen, ok := p.seen(at)
+	if !ok {
+		return p.deny(op.Kind, "default.read", p.ReadDefault.Reason, p.ReadDefault.Enforced, 0)
+	}
+	if op.Kind == Read {
+		return seen
+	}
+	if r, ok := covering(p.Allow, at, AccessExec); ok {
+		return allow(r)
+	}
+	if p.ExecDefault.Effect == Allow {
+		return Decision{Effect: Allow, Rule: "default.exec", Reason: p.ExecDefault.Reason}
+	}
+	return p.deny(op.Kind, "default.exec", p.ExecDefault.Reason, p.ExecDefault.Enforced, 0)
+}
+
+// nowhere decides an operation whose place nobody knows.
+func (p Policy) nowhere(op Op) Decision {
+	switch {
+	case op.Kind.Changes():
+		return p.deny(op.Kind, "default.write", "no absolute path is known for this change", p.WriteDefault.Enforced, 0)
+	case op.Kind == Exec && p.ExecDefault.Effect == Deny:
+		return p.deny(op.Kind, "default.exec", p.ExecDefault.Reason, p.ExecDefault.Enforced, 0)
+	}
+	return Decision{Effect: Allow, Rule: "default.read", Reason: "what has no path is no file of the host"}
+}
+
+// denying looks for a rule that denies: one that Linux enforces before one that is
+// reported, and then the deepest.
+func (p Policy) denying(k OpKind, at string, changes bool) (Rule, bool) {
+	best, found := Rule{}, false
+	for _, r := range p.Deny {
+		if !r.denies(k, at, changes) {
+			continue
+		}
+		if !found || r.Enforced && !best.Enforced || r.Enforced == best.Enforced && depth(r.Path) > depth(best.Path) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// denies reports whether the rule denies this kind of operation at this path.
+func (r Rule) denies(k OpKind, at string, changes bool) bool {
+	if k.takes() && slices.Contains(r.Pins, at) {
+		return true
+	}
+	if !Within(r.Path, at) {
+		return false
+	}
+	switch {
+	case r.Access.Has(AccessRead): // hidden: nothing is there to use
+		return true
+	case changes:
+		return r.Access&AccessWrite != 0
+	case k == Exec:
+		return r.Access.Has(AccessExec)
+	}
+	return false
+}
+
+// change decides a change that no rule denies. The deepest place that contains
+// it says whose it is: a bind of the host's lies over a private place, and a
+// private place over what the jail shows read-only.
+func (p Policy) change(op Op, at string, parts Access, metadata bool) Decision {
+	for _, r := range p.Devices {
+		if at == r.Path && (op.Kind == Write || op.Kind == Truncate) {
+			return allow(r)
+		}
+	}
+	if p.ReadDefault.Enforced && !inOwn(at) && !p.shown(at, op.Kind.names()) {
+		return p.deny(op.Kind, "default.read", p.ReadDefault.Reason, true, 0)
+	}
+	granted, inAllow := covering(p.Allow, at, 0)
+	place, inPrivate := deepest(p.Private, at)
+	seal, inSealed := deepest(p.Sealed, at)
+	if inAllow && isOwn(granted.Path) {
+		inAllow = inPrivate && depth(granted.Path) > depth(place.Path)
+	}
+	switch {
+	case inSealed && (!inAllow || depth(seal.Path) >= depth(granted.Path)) && (!inPrivate || depth(seal.Path) >= depth(place.Path)):
+		return p.deny(op.Kind, seal.ID, seal.Reason, true, 0)
+	case inPrivate && (!inAllow || depth(place.Path) > depth(granted.Path)):
+		if metadata && place.Access.Has(AccessCreate) || !metadata && place.Access.Has(parts) && !(op.Kind.names() && at == place.Path) {
+			d := allow(place)
+			d.Private = true
+			return d
+		}
+		return p.deny(op.Kind, place.ID, place.Reason, true, 0)
+	case inAllow:
+		if metadata || p.granted(at, op.Kind, parts) {
+			return allow(granted)
+		}
+	}
+	if p.WriteDefault.Effect == Allow {
+		return Decision{Effect: Allow, Rule: "default.write", Reason: p.WriteDefault.Reason}
+	}
+	return p.deny(op.Kind, "default.write", p.WriteDefault.Reason, p.WriteDefault.Enforced, 0)
+}
+
+// shown reports whether a path lies in what a listed tree shows; strictly beneath
+// it, where the path's name is the matter.
+func (p Policy) shown(at string, name bool) bool {
+	for _, rules := range [][]Rule{p.Allow, p.Needs} {
+		for _, r := range rules {
+			if Within(r.Path, at) && !(name && r.Path == at) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// granted adds up what the document allows at a path. Making and taking a name is
+// a change of the directory above it, so a rule gives it strictly beneath its
+// path only.
+func (p Policy) granted(at string, k OpKind, parts Access) bool {
+	var sum Access
+	for _, r := range p.Allow {
+		if Within(r.Path, at) && !(k.names() && r.Path == at) {
+			sum |= r.Access
+		}
+	}
+	return sum.Has(parts)
+}
+
+// seen reports whether a path is shown to the session at all, and by what.
+func (p Policy) seen(at string) (Decision, bool) {
+	if p.ReadDefault.Effect == Allow {
+		return Decision{Effect: Allow, Rule: "default.read", Reason: p.ReadDefault.Reason}, true
+	}
+	for _, rules := range [][]Rule{p.Allow, p.Needs, p.Sealed, p.Private} {
+		if r, ok := deepest(rules, at); ok {
+			return allow(r), true
+		}
+	}
+	if inOwn(at) {
+		return Decision{Effect: Allow, Rule: "ground.own", Reason: "a place of the jail's own, where nothing of the host is"}, true
+	}
+	for _, rules := range [][]Rule{p.Allow, p.Needs, p.Private} {
+		for _, r := range rules {
+			if Within(at, r.Path) {
+				return Decision{Effect: Allow, Rule: r.ID, Reason: "it is on the way to " + r.Path, Line: r.Line}, true
+			}
+		}
+	}
+	return Decision{}, false
+}
+
+func allow(r Rule) Decision {
+	return Decision{Effect: Allow, Rule: r.ID, Reason: r.Reason, Line: r.Line}
+}
+
+func (p Policy) deny(k OpKind, rule, reason string, enforced bool, line int) Decision {
+	d := Decision{Effect: Deny, Rule: rule, Reason: reason, Enforced: enforced && !p.Unjailed, Line: line}
+	want := AccessRead
+	switch {
+	case k.Changes():
+		want = AccessWrite
+	case k == Exec:
+		want = AccessExec
+	}
+	for _, r := range p.Allow {
+		if r.Access&want != 0 && !slices.Contains(d.Nearest, r.Path) && len(d.Nearest) < maxNearest {
+			d.Nearest = append(d.Nearest, r.Path)
+		}
 	}
 	return d
+}
+
+// maxNearest bounds what a denial lists: it is read by a person or a model.
+const maxNearest = 8
+
+// covering returns the deepest rule with the access that contains at.
+func covering(rules []Rule, at string, access Access) (Rule, bool) {
+	best, found := Rule{}, false
+	for _, r := range rules {
+		ok := r.Access.Has(access)
+		if access == 0 {
+			ok = r.Access&AccessWrite != 0
+		}
+		if ok && Within(r.Path, at) && (!found || depth(r.Path) > depth(best.Path)) {
+			best, found = r, true
+		}
+	}
+	return best, found
 }
 
 // deepest returns the rule with the longest path that contains at.

@@ -5,20 +5,11 @@ import (
 	"strings"
 )
 
-// Env says which variables of the host reach a worker.
+// Env says which variables of the host reach a worker. LD_* and PYTHON* make a
+// program load foreign code: they pass when they are named in full only.
 type Env struct {
 	Pass []string `json:"pass,omitempty"` // names; a trailing * matches any rest
 	Set  []string `json:"set,omitempty"`  // NAME=VALUE, put in as they are
-}
-
-// DefaultEnv passes what tunes numerical libraries and finds certificates. It
-// never passes LD_* or PYTHON*: those make a program load foreign code.
-func DefaultEnv() Env {
-	return Env{Pass: []string{
-		"TZ", "OPENBLAS_*", "OMP_*", "MKL_*", "NUMEXPR_*", "BLIS_*", "VECLIB_*", "GOTO_*",
-		"MPLBACKEND", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
-		"SOURCE_DATE_EPOCH", "NO_COLOR",
-	}}
 }
 
 // Merge adds what o names.
@@ -29,17 +20,21 @@ func (e Env) Merge(o Env) Env {
 // dangerous prefixes need to be named in full before they pass.
 var dangerous = []string{"LD_", "PYTHON", "GCONV_", "GLIBC_", "MALLOC_", "BASH_ENV", "ENV", "IFS"}
 
-// Passes reports whether the host's variable of that name reaches the worker.
-func (e Env) Passes(name string) bool {
-	risky := slices.ContainsFunc(dangerous, func(d string) bool {
+// risky reports whether a variable of that name makes programs load foreign code.
+func risky(name string) bool {
+	return slices.ContainsFunc(dangerous, func(d string) bool {
 		return name == d || strings.HasSuffix(d, "_") && strings.HasPrefix(name, d) ||
 			d == "PYTHON" && strings.HasPrefix(name, d)
 	})
+}
+
+// Passes reports whether the host's variable of that name reaches the worker.
+func (e Env) Passes(name string) bool {
 	for _, p := range e.Pass {
 		if p == name {
 			return true
 		}
-		if rest, ok := strings.CutSuffix(p, "*"); ok && !risky && strings.HasPrefix(name, rest) {
+		if rest, ok := strings.CutSuffix(p, "*"); ok && !risky(name) && strings.HasPrefix(name, rest) {
 			return true
 		}
 	}

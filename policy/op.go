@@ -15,19 +15,23 @@ const (
 	Mkdir    OpKind = "mkdir"    // make a directory
 	Remove   OpKind = "remove"   // unlink a file
 	Rmdir    OpKind = "rmdir"    // remove a directory
-	Rename   OpKind = "rename"   // either end of a rename
+	Rename   OpKind = "rename"   // either end of a rename, where the observer cannot tell which
 	Link     OpKind = "link"     // the new name of a hard link
 	Symlink  OpKind = "symlink"  // the new name of a symbolic link
 	Chmod    OpKind = "chmod"    // change mode bits or flags
 	Chown    OpKind = "chown"    // change owner or group
 	Utime    OpKind = "utime"    // change time stamps
 	Xattr    OpKind = "xattr"    // set or remove an extended attribute
+
+	RenameFrom OpKind = "rename-from" // the old name
+	RenameTo   OpKind = "rename-to"   // the new name
 )
 
 var kinds = map[OpKind]bool{ // value: changes something
 	Read: false, Exec: false,
 	Write: true, Create: true, Truncate: true, Mkdir: true, Remove: true, Rmdir: true,
 	Rename: true, Link: true, Symlink: true, Chmod: true, Chown: true, Utime: true, Xattr: true,
+	RenameFrom: true, RenameTo: true,
 }
 
 var synonyms = map[string]OpKind{
@@ -62,9 +66,15 @@ func (k OpKind) Changes() bool {
 	return w || !ok
 }
 
-// Op is one operation to decide. Path is absolute; a relative or empty path is
-// denied when the kind changes something, because nobody can say where it is.
+// Op is one operation to decide. Path is absolute and canonical; a relative or
+// empty path is denied when the kind changes something, because nobody can say
+// where it is.
 type Op struct {
 	Kind OpKind `json:"op"`
 	Path string `json:"path"`
+	// Creates says that a Write makes the file first, where the observer can tell:
+	// open with O_CREAT where there is none.
+	Creates bool `json:"creates,omitempty"`
+	// Replaces says that a RenameTo takes the place of something.
+	Replaces bool `json:"replaces,omitempty"`
 }

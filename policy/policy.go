@@ -1,11 +1,50 @@
 package policy
 
-// Rule allows changes beneath a path, or forbids every access to it, and says
-// why. Rules are plain values so that a list of them prints as a table.
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+)
+
+// Rule is a rule of a compiled policy: about Path and all beneath it. Rules are
+// plain values so that a list of them prints as a table.
 type Rule struct {
-	ID     string `json:"id"`     // stable name, shown in decisions
-	Path   string `json:"path"`   // absolute and cleaned
-	Reason string `json:"reason"` // for the reader of a denial
+	ID     string `json:"id"`             // stable name, shown in decisions
+	Path   string `json:"path"`           // canonical
+	Access Access `json:"access"`         // what it allows or denies
+	Reason string `json:"reason"`         // for the reader of a denial
+	Line   int    `json:"line,omitempty"` // of the document; 0 for a rule of the jail's own
+
+	// Enforced, on a deny, has Linux refuse what the rule denies.
+	Enforced bool `json:"enforced,omitempty"`
+	// Absent says that nothing was there when the policy was compiled.
+	Absent bool `json:"absent,omitempty"`
+	// Stub, on an enforced deny of something absent, says what is to be put there
+	// for the session's life, so that there is something to cover.
+	Stub Stub `json:"stub,omitempty"`
+	// Inside, on an enforced deny, says that the path lies where a session may make
+	// names: what is to refuse must be there, and is there by no link.
+	Inside bool `json:"inside,omitempty"`
+	// Pins, on a deny, are the directories above Path up to the place that may be
+	// changed: they can be neither renamed nor removed, since the path would then
+	// be free for another file of the same name.
+	Pins []string `json:"pins,omitempty"`
+}
+
+// Stub is an empty thing that stands where a rule denies what is not there.
+type Stub string
+
+// The stubs.
+const (
+	StubFile      Stub = "file"
+	StubDirectory Stub = "directory"
+)
+
+// Standard is a compiled default.
+type Standard struct {
+	Effect   Effect `json:"effect"`
+	Reason   string `json:"reason"`
+	Enforced bool   `json:"enforced,omitempty"` // of a deny: Linux refuses
 }
 
 // Net says which network a session has.
@@ -13,153 +52,103 @@ type Net string
 
 // The networks.
 const (
-	NetNone Net = "none" // loopback of its own only
-	NetHost Net = "host" // the host's
+	NetNone  Net = "none"  // loopback of its own only
+	NetHost  Net = "host"  // the host's
+	NetAllow Net = "allow" // loopback of its own, and one way out to what is listed
 )
 
-// Limits bound what a session may use. Zero means no limit.
-type Limits struct {
-	MemoryBytes   int64 `json:"memoryBytes,omitempty"`   // of all its processes together
-	Tasks         int64 `json:"tasks,omitempty"`         // processes and threads
-	OpenFiles     int64 `json:"openFiles,omitempty"`     // a process
-	FileSizeBytes int64 `json:"fileSizeBytes,omitempty"` // one file
-	CPUSeconds    int64 `json:"cpuSeconds,omitempty"`    // a process
-	TmpBytes      int64 `json:"tmpBytes,omitempty"`      // private /tmp
-	OutputBytes   int64 `json:"outputBytes,omitempty"`   // full-output files of one generation on disk
-}
+// Network is the compiled part net. What Mode denies is denied in every mode of
+// the session alike; Enforced says whether Linux keeps the session from it, which
+// then has a network of its own, or whether it has the host's and it is reported.
+type Network struct {
+	Mode     Net  `json:"mode"`
+	Enforced bool `json:"enforced,omitempty"`
 
-// DefaultLimits suit one agent's session on a shared host.
-func DefaultLimits() Limits {
-	return Limits{
-		MemoryBytes: 2 << 30, Tasks: 512, OpenFiles: 4096,
-		TmpBytes: 512 << 20, OutputBytes: 1 << 30,
-	}
-}
-
-// Merge returns l with every limit that o sets put in place.
-func (l Limits) Merge(o Limits) Limits {
-	set := func(dst *int64, v int64) {
-		if v != 0 {
-			*dst = v
-		}
-	}
-	set(&l.MemoryBytes, o.MemoryBytes)
-	set(&l.Tasks, o.Tasks)
-	set(&l.OpenFiles, o.OpenFiles)
-	set(&l.FileSizeBytes, o.FileSizeBytes)
-	set(&l.CPUSeconds, o.CPUSeconds)
-	set(&l.TmpBytes, o.TmpBytes)
-	set(&l.OutputBytes, o.OutputBytes)
-	return l
+	Reason  string        `json:"reason,omitempty"`
+	Allow   []NetRule     `json:"allow,omitempty"`
+	Inbound []InboundRule `json:"inbound,omitempty"`
 }
 
 // Policy is the one value from which reports, audit entries and the plan of a
-// jail are made. It is a plain value: copy it, compare it, print it.
+// jail are made: a document for one session in one mode. Copy it, print it; it
+// is not changed after Compile made it.
 type Policy struct {
-	Mode    Mode   `json:"mode"`
-	Write   []Rule `json:"write"`   // changes are allowed beneath these
-	Private []Rule `json:"private"` // the session's own places: allowed, gone at its end
-	Devices []Rule `json:"devices"` // device files that may be written; never beneath them
-	Deny    []Rule `json:"deny"`    // neither read nor changed; wins over the others
-	Net     Net    `json:"net"`
-	Limits  Limits `json:"limits"`
-	Env     Env    `json:"env"`
+	Name string `json:"name"`
+	Mode Mode   `json:"mode"`
+	// Unjailed says that nothing enforces: every denial is a report.
+	Unjailed bool `json:"unjailed,omitempty"`
+
+	ReadDefault  Standard `json:"readDefault"`
+	WriteDefault Standard `json:"writeDefault"`
+	ExecDefault  Standard `json:"execDefault"`
+
+	Allow   []Rule     `json:"allow"`           // by the document
+	Deny    []Rule     `json:"deny"`            // wins over the others
+	Private []Rule     `json:"private"`         // the session's own places: changes allowed, gone at its end
+	Devices []Rule     `json:"devices"`         // device files that may be written; never beneath them
+	Sealed  []Rule     `json:"sealed"`          // the jail's own: read-only in every mode
+	Needs   []Rule     `json:"needs,omitempty"` // what the interpreter reads and executes
+	Links   []HostLink `json:"links,omitempty"` // symbolic links on the way to what is allowed
+
+	Network Network   `json:"net"`
+	Tools   ToolsPart `json:"tools"`
+	Limits  Limits    `json:"limits"`
+	Env     Env       `json:"env"`
+}
+
+// Digest is the SHA-256 of the policy's JSON, in hexadecimal.
+func (p Policy) Digest() string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // plain values always marshal
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
+}
+
+// HostLink is a symbolic link of the host.
+type HostLink struct {
+	Path   string `json:"path"`
+	Target string `json:"target"` // as it is written
+}
+
+// Found is what the host has at a path that a document names.
+type Found struct {
+	Exists bool
+	Dir    bool
+	// Path is the canonical form: no symbolic link is left in what exists of it.
+	Path string
+	// Links are the symbolic links on the way, in order.
+	Links []HostLink
+	// Err says why the path could not be looked at, where that is so.
+	Err string
 }
 
 // Facts are what a policy must know about one session.
 type Facts struct {
 	Mode       Mode
 	SessionDir string   // canonical absolute path
-	Home       string   // the operator's home directory, for secrets; may be empty
+	Home       string   // the operator's home directory; may be empty
 	State      []string // the launcher's own directories, never shown to a session
-	Net        Net      // empty: none under enforce, host otherwise
-	Limits     Limits   // what is set replaces the default
-	Env        Env      // what is set is added to the default
+	Net        Net      // what is set replaces the document's; none then holds in every mode
+	Limits     Limits   // what is set replaces the document's
+	Env        Env      // what is set is added to the document's
+	// Needs are the paths that the interpreter itself must read and execute.
+	Needs []Rule
+	// Sealed are places that the jail shows read-only in every mode.
+	Sealed []Rule
+	// Links are symbolic links on the way to what is needed.
+	Links []HostLink
+	// Unjailed says that there is no jail: nothing is enforced.
+	Unjailed bool
+	// Paths has what the host has at each of Document.Paths. One that is missing
+	// counts as a directory that exists, at its own path.
+	Paths map[string]Found
 }
 
-// Default returns the policy of a session for which no document was named:
-// read what the user may read except secrets, write the session directory and
-// the session's private places.
-func Default(f Facts) Policy {
-	mode := f.Mode.OrDefault()
-	net := f.Net
-	if net == "" {
-		net = NetHost
-		if mode == Enforce {
-			net = NetNone
-		}
-	}
-	p := Policy{
-		Mode: mode,
-		Write: []Rule{{ID: "fs.write.session", Path: f.SessionDir,
-			Reason: "the session's own directory"}},
-		Private: []Rule{
-			{ID: "fs.private.tmp", Path: "/tmp", Reason: "private to the session, gone at its end"},
-			{ID: "fs.private.run", Path: "/run", Reason: "private to the session, gone at its end"},
-			{ID: "fs.private.shm", Path: "/dev/shm", Reason: "private to the session, gone at its end"},
-			{ID: "fs.private.mqueue", Path: "/dev/mqueue", Reason: "private to the session, gone at its end"},
-			{ID: "fs.private.pts", Path: "/dev/pts", Reason: "terminals of the session itself"},
-			{ID: "fs.private.proc", Path: "/proc/self", Reason: "the process's own entries"},
-		},
-		Devices: devices(),
-		Deny:    secrets(f.Home),
-		Net:     net,
-		Limits:  DefaultLimits().Merge(f.Limits),
-		Env:     DefaultEnv().Merge(f.Env),
-	}
-	for _, s := range f.State {
-		p.Deny = append(p.Deny, Rule{ID: "fs.deny.state", Path: s,
-			Reason: "the launcher's own state"})
-	}
-	return p
-}
-
-func devices() []Rule {
-	var out []Rule
-	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty", "ptmx",
-		"stdin", "stdout", "stderr", "fd"} {
-		out = append(out, Rule{ID: "fs.device." + name, Path: "/dev/" + name,
-			Reason: "harmless device of the session's own /dev"})
-	}
-	return out
-}
-
-// secrets lists what under a home directory is worth stealing.
-func secrets(home string) []Rule {
-	if home == "" || home == "/" {
-		return nil
-	}
-	var out []Rule
-	for _, s := range []struct{ path, what string }{
-		{".ssh", "ssh keys"},
-		{".gnupg", "gpg keys"},
-		{".aws", "cloud credentials"},
-		{".azure", "cloud credentials"},
-		{".config/gcloud", "cloud credentials"},
-		{".config/doctl", "cloud credentials"},
-		{".oci", "cloud credentials"},
-		{".kube", "cluster credentials"},
-		{".docker", "registry credentials"},
-		{".netrc", "passwords of hosts"},
-		{".git-credentials", "passwords of git remotes"},
-		{".config/gh", "forge tokens"},
-		{".config/glab-cli", "forge tokens"},
-		{".npmrc", "registry tokens"},
-		{".pypirc", "registry tokens"},
-		{".cargo/credentials.toml", "registry tokens"},
-		{".config/pip/pip.conf", "registry passwords"},
-		{".password-store", "passwords"},
-		{".local/share/keyrings", "passwords"},
-		{".mozilla", "browser profile"},
-		{".config/google-chrome", "browser profile"},
-		{".config/chromium", "browser profile"},
-		{".bash_history", "shell history often holds secrets"},
-		{".zsh_history", "shell history often holds secrets"},
-		{".python_history", "history often holds secrets"},
-		{".terraform.d", "cloud tokens"},
-		{".vault-token", "vault token"},
-	} {
-		out = append(out, Rule{ID: "fs.deny.secret", Path: home + "/" + s.path, Reason: s.what})
-	}
-	return out
+// Note is what Compile finds worth telling about a rule that it took.
+type Note struct {
+	Line int    `json:"line"`
+	Rule string `json:"rule"`
+	Text string `json:"text"`
 }

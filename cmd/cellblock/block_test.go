@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"cellblock/policy"
 )
 
 // TestBlockOf: when the repl runs what was typed, line by line.
@@ -75,7 +77,7 @@ func TestSizes(t *testing.T) {
 		"2 GiB": 2 << 30, "3GB": 3e9, "1TiB": 1 << 40,
 		"": 0, "0": 0, "-1": 0, "1.5GiB": 0, "KiB": 0, "9999999999G": 0, "1kib": 0, "1PiB": 0,
 	} {
-		got, err := parseSize(text)
+		got, err := policy.ParseLimit("memory", text)
 		if got != want || (err == nil) != (want > 0) {
 			t.Errorf("%q gives %d, %v, want %d", text, got, err, want)
 		}

@@ -24,18 +24,25 @@ const auditVariable = "PI_KERNEL_AUDIT_POLICY"
 type sessionFlags struct {
 	kernel.Options
 	mode, tier, onTimeout, net, runAs string
+	policy                            string
 	limits                            limitFlag
 	audit, auditSync                  string
 }
 
-func (f *sessionFlags) add(set *pflag.FlagSet) {
+// addSession adds the flags by which a policy's facts are found.
+func (f *sessionFlags) addSession(set *pflag.FlagSet) {
 	set.StringVar(&f.SessionDir, "session", ".", "session directory: where cells start and what they may write")
 	set.StringVar(&f.mode, "mode", "", "what becomes of writes outside it: off, report or enforce (default report, or $"+auditVariable+")")
 	set.StringVar(&f.Profile, "profile", kernel.DefaultProfile, "jail profile; 'cellblock profile list' shows them")
 	set.StringVar(&f.PythonBin, "python", kernel.DefaultPython, "interpreter: a path, a name on PATH or a virtual environment")
+}
+
+func (f *sessionFlags) add(set *pflag.FlagSet) {
+	f.addSession(set)
+	set.StringVar(&f.policy, "policy", "", "policy: a FILE, or the name of a built-in one (default the one called like the profile)")
 	set.StringVar(&f.tier, "tier", string(kernel.TierJail), "what stands between cell and host: jail, or process (nothing)")
-	set.StringVar(&f.net, "net", "", "network: none or host (default none under enforce, host otherwise)")
-	set.Var(&f.limits, "limit", "limits such as memory=256MiB,tasks=64; also open-files, file-size, cpu, tmp, output")
+	set.StringVar(&f.net, "net", "", "network: host, or none in every mode (default the policy's, which counts under enforce)")
+	set.Var(&f.limits, "limit", "limits such as memory=256MiB,tasks=64; also open-files, file-size, cpu, tmp, output, wall")
 	set.StringArrayVar(&f.Env, "env", nil, "environment: NAME passes a variable on, NAME=VALUE sets one (repeatable)")
 	set.StringVar(&f.TimeZone, "tz", "", "time zone, such as Asia/Tokyo (default $TZ, or UTC)")
 	set.StringVar(&f.runAs, "run-as", "", "as root only: the id the jail runs as, UID or UID:GID")
@@ -105,6 +112,13 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 		if err := checkZone(o.TimeZone); err != nil {
 			return o, usage(cmd, fmt.Errorf("flag --tz: %w", err))
 		}
+	}
+	if f.policy != "" {
+		doc, err := loadPolicy(f.policy)
+		if err != nil {
+			return o, usage(cmd, err)
+		}
+		o.Policy = &doc
 	}
 	if f.runAs != "" {
 		if o.HostUID, o.HostGID, err = parseIDs(f.runAs); err != nil {

@@ -36,7 +36,7 @@ func newRoot(c *console) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
 	root.AddCommand(
 		newRun(c), newRepl(c), newMCP(c),
-		newDoctor(c), newPlan(c), newProfile(c),
+		newDoctor(c), newPlan(c), newProfile(c), newPolicy(c),
 		newAudit(c), newViolations(c),
 		newVersion(c), newMan(c),
 	)

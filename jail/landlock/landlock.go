@@ -2,9 +2,9 @@
 // says which of them a jail handles at each ABI. It makes no system call: the
 // stage applies what Compile put into the plan.
 //
-// A jail's rules are about writing only. Reading stays unhandled, because every
-// handled right costs a walk up the tree at each open, and because what may not
-// be read is not in the tree.
+// A jail's rules are about writing, and about executing where programs are
+// listed. Reading stays unhandled, because every handled right costs a walk up
+// the tree at each open, and because what may not be read is not in the tree.
 //
 // # Limitations
 //
@@ -15,6 +15,7 @@ package landlock
 
 // Access rights to files, linux/landlock.h.
 const (
+	Execute    uint64 = 1 << 0
 	WriteFile  uint64 = 1 << 1
 	RemoveDir  uint64 = 1 << 4
 	RemoveFile uint64 = 1 << 5
@@ -41,7 +42,7 @@ var names = []struct {
 	abi   int
 	name  string
 }{
-	{WriteFile, 1, "write"}, {RemoveDir, 1, "rmdir"}, {RemoveFile, 1, "unlink"}, {MakeChar, 1, "mkchar"},
+	{Execute, 1, "exec"}, {WriteFile, 1, "write"}, {RemoveDir, 1, "rmdir"}, {RemoveFile, 1, "unlink"}, {MakeChar, 1, "mkchar"},
 	{MakeDir, 1, "mkdir"}, {MakeReg, 1, "create"}, {MakeSock, 1, "mksock"}, {MakeFifo, 1, "mkfifo"},
 	{MakeBlock, 1, "mkblock"}, {MakeSym, 1, "symlink"}, {Refer, 2, "refer"}, {Truncate, 3, "truncate"},
 	{IoctlDev, 5, "ioctl-dev"},
@@ -51,11 +52,28 @@ var names = []struct {
 func Handled(abi int) uint64 {
 	var set uint64
 	for _, n := range names {
-		if abi >= n.abi {
+		if abi >= n.abi && n.right != Execute {
 			set |= n.right
 		}
 	}
 	return set
+}
+
+// Parts returns the rights that change the content of what exists, that make
+// names, and that take them away. Moving between directories (Refer) belongs to
+// the latter two. The making of devices belongs to none.
+func Parts(abi int, modify, create, remove bool) uint64 {
+	var set uint64
+	if modify {
+		set |= WriteFile | Truncate | IoctlDev
+	}
+	if create {
+		set |= MakeDir | MakeReg | MakeSock | MakeFifo | MakeSym | Refer
+	}
+	if remove {
+		set |= RemoveDir | RemoveFile | Refer
+	}
+	return set & Handled(abi)
 }
 
 // Writable returns the rights of a directory that may be written: all handled

@@ -36,6 +36,9 @@ const (
 
 // Operations of the stage.
 const (
+	// OpEmpty makes a new, detached tmpfs with the options in Data and the
+	// attributes in Flags, and keeps it as slot Slot.
+	OpEmpty Op = "empty"
 	// OpPrivate stops mount events between the host and the jail.
 	OpPrivate Op = "private"
 	// OpRoot attaches slot Slot over / and pivots into it.
@@ -48,13 +51,14 @@ const (
 	OpMkdir Op = "mkdir"
 	// OpSymlink makes Path point to Source.
 	OpSymlink Op = "symlink"
-	// OpFile puts Data at Path, read-only.
+	// OpFile puts Data at Path, read-only, with mode Mode or 0444.
 	OpFile Op = "file"
 	// OpHide covers Path with nothing: a directory with an empty one, a file
 	// with an empty one.
 	OpHide Op = "hide"
-	// OpReadOnly makes the existing tree at Path read-only.
-	OpReadOnly Op = "readonly"
+	// OpRestrict puts a copy of the tree at Path over itself, with the attributes
+	// in Flags added. Its name can then be neither renamed nor removed.
+	OpRestrict Op = "restrict"
 	// OpSeal makes the mount at Path itself read-only.
 	OpSeal Op = "seal"
 	// OpDetach lets go of the host's root.

@@ -52,6 +52,10 @@ func (s Step) Title() string {
 			add("files of " + strconv.Itoa(m.FSUID) + ":" + strconv.Itoa(m.FSGID) + " belong to " + strconv.Itoa(m.UID) + ":" + strconv.Itoa(m.GID))
 		}
 		add("as #" + strconv.Itoa(s.Slot))
+	case OpEmpty:
+		add(s.Data, attrString(s.Flags), "as #"+strconv.Itoa(s.Slot))
+	case OpRestrict:
+		add(s.Path, attrString(s.Flags))
 	case OpRoot:
 		add("#" + strconv.Itoa(s.Slot))
 	case OpAttach:

@@ -72,8 +72,13 @@ func moveMount(fd int, target string, noLinks bool) error {
 		return err
 	}
 	defer syscall.Close(at)
-	_, err = call("move_mount", target, unix.SYS_MOVE_MOUNT, uintptr(fd), uintptr(unsafe.Pointer(cstr(""))),
-		uintptr(at), uintptr(unsafe.Pointer(cstr(""))), fromEmpty|toEmpty)
+	return moveMountTo(fd, at, target)
+}
+
+// moveMountTo attaches the tree at fd to the place that is open at at.
+func moveMountTo(fd, at int, object string) error {
+	_, err := call("move_mount", object, unix.SYS_MOVE_MOUNT, uintptr(fd), uintptr(unsafe.Pointer(cstr(""))),
+		uintptr(at), uintptr(unsafe.Pointer(cstr(""))), unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 	return err
 }
 
@@ -163,6 +168,9 @@ func (s *stage) mount(st *plan.Step) error {
 // reached by the stage cannot be reached by the worker, which has the same id
 // and fewer rights.
 func (s *stage) hide(st *plan.Step) error {
+	if st.NoLinks {
+		return s.hideInside(st)
+	}
 	var stat syscall.Stat_t
 	if err := syscall.Stat(st.Path, &stat); err != nil {
 		switch err {
@@ -188,8 +196,77 @@ func (s *stage) hide(st *plan.Step) error {
 	return moveMount(fd, st.Path, false)
 }
 
-func (s *stage) readonly(st *plan.Step) error {
-	fd, err := cloneTree(st.Path, true, false)
+// hideInside covers what lies where sessions write. It must be there, and its
+// place is held while the cover is put on, since another session may be at work
+// in the same directory.
+func (s *stage) hideInside(st *plan.Step) error {
+	at, err := openNoLinks(st.Path)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(at)
+	mode, err := modeOf(at, st.Path)
+	if err != nil {
+		return err
+	}
+	var cover int
+	if mode&syscall.S_IFMT == syscall.S_IFDIR {
+		cover, err = s.newTmpfs(st.Path, st.Data, st.Flags)
+	} else if cover, err = cloneTree(emptyFile, false, false); err == nil {
+		defer syscall.Close(cover)
+		err = setAttr(cover, st.Path, unix.MOUNT_ATTR_RDONLY|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC, false)
+	}
+	if err != nil {
+		return err
+	}
+	return moveMountTo(cover, at, st.Path)
+}
+
+func (s *stage) empty(st *plan.Step) error {
+	fd, err := s.newTmpfs("new root", st.Data, st.Flags)
+	if err != nil {
+		return err
+	}
+	s.slots[st.Slot] = fd
+	return nil
+}
+
+// newTmpfs makes a detached tmpfs (fsopen(2), fsmount(2)). Of flags those that
+// MS_* and MOUNT_ATTR_* have in common mean something.
+func (s *stage) newTmpfs(object, data string, flags uint64) (int, error) {
+	const setString, create = 1, 6 // FSCONFIG_*, linux/mount.h
+	fs, err := call("fsopen", object, unix.SYS_FSOPEN, uintptr(unsafe.Pointer(cstr("tmpfs"))), unix.FSOPEN_CLOEXEC, 0, 0, 0)
+	if err != nil {
+		return -1, err
+	}
+	defer syscall.Close(fs)
+	for option := range strings.SplitSeq(data, ",") {
+		key, value, _ := strings.Cut(option, "=")
+		if _, err := call("fsconfig", object, unix.SYS_FSCONFIG, uintptr(fs), setString,
+			uintptr(unsafe.Pointer(cstr(key))), uintptr(unsafe.Pointer(cstr(value))), 0); err != nil {
+			return -1, err
+		}
+	}
+	if _, err := call("fsconfig", object, unix.SYS_FSCONFIG, uintptr(fs), create, 0, 0, 0); err != nil {
+		return -1, err
+	}
+	const common = unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC
+	fd, err := call("fsmount", object, unix.SYS_FSMOUNT, uintptr(fs), unix.FSMOUNT_CLOEXEC, uintptr(flags&common), 0, 0)
+	if err != nil {
+		return -1, err
+	}
+	var stat syscall.Stat_t
+	if _, err := call("fstat", object, syscall.SYS_FSTAT, uintptr(fd), uintptr(unsafe.Pointer(&stat)), 0, 0, 0); err != nil {
+		return -1, err
+	}
+	s.devices = append(s.devices, uint64(stat.Dev))
+	return fd, nil
+}
+
+// restrict lays a copy of a tree over itself, so that the copy's attributes hold
+// there and its name belongs to a mount.
+func (s *stage) restrict(st *plan.Step) error {
+	fd, err := cloneTree(st.Path, true, st.NoLinks)
 	if err != nil {
 		if st.Optional && isErrno(err, syscall.ENOENT, syscall.ENOTDIR, syscall.EACCES) {
 			return nil
@@ -197,10 +274,10 @@ func (s *stage) readonly(st *plan.Step) error {
 		return err
 	}
 	defer syscall.Close(fd)
-	if err := setAttr(fd, st.Path, unix.MOUNT_ATTR_RDONLY, true); err != nil {
+	if err := setAttr(fd, st.Path, st.Flags, true); err != nil {
 		return err
 	}
-	return moveMount(fd, st.Path, false)
+	return moveMount(fd, st.Path, st.NoLinks)
 }
 
 // seal makes the topmost mount at a path read-only, once everything that had to
@@ -312,6 +389,11 @@ func (s *stage) mkdir(st *plan.Step) error {
 }
 
 func (s *stage) symlink(st *plan.Step) error {
+	if st.Mkdir {
+		if err := s.mkdirAll(st.Path[:max(1, strings.LastIndexByte(st.Path, '/'))], 0o755); err != nil {
+			return err
+		}
+	}
 	_, err := call("symlink", st.Path, syscall.SYS_SYMLINKAT, uintptr(unsafe.Pointer(cstr(st.Source))),
 		atFDCWD, uintptr(unsafe.Pointer(cstr(st.Path))), 0, 0)
 	return err
@@ -339,7 +421,10 @@ func (s *stage) create(path, content string, mode uint32) error {
 // where its place is in a private file system. A symbolic link at the path is
 // followed, also when its target is gone with the host's /run.
 func (s *stage) file(st *plan.Step) error {
-	path := st.Path
+	path, mode := st.Path, st.Mode
+	if mode == 0 {
+		mode = 0o444
+	}
 	var stat syscall.Stat_t
 	for hops := 0; syscall.Stat(path, &stat) != nil && hops < 8; hops++ {
 		buf := make([]byte, 4096)
@@ -365,10 +450,10 @@ func (s *stage) file(st *plan.Step) error {
 			}
 			return err
 		}
-		return s.create(path, st.Data, 0o444)
+		return s.create(path, st.Data, mode)
 	}
 	const scratch = "/run/cellblock/file"
-	if err := s.create(scratch, st.Data, 0o444); err != nil {
+	if err := s.create(scratch, st.Data, mode); err != nil {
 		return err
 	}
 	fd, err := cloneTree(scratch, false, false)

@@ -77,6 +77,15 @@ func try(c plan.Check, status string) string {
 		return raw(syscall.SYS_SETUID, 0, 0, 0, 0)
 	case "connect":
 		return connect()
+	case "covered":
+		return mountState(c.Arg, func(s *syscall.Statfs_t) bool { return s.Type == unix.TMPFS_MAGIC && s.Flags&unix.ST_RDONLY != 0 })
+	case "read-only":
+		return mountState(c.Arg, func(s *syscall.Statfs_t) bool { return s.Flags&unix.ST_RDONLY != 0 })
+	case "no-exec":
+		return mountState(c.Arg, func(s *syscall.Statfs_t) bool { return s.Flags&unix.ST_NOEXEC != 0 })
+	case "execute":
+		argv := [2]*byte{cstr(c.Arg)}
+		return raw(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(argv[0])), uintptr(unsafe.Pointer(&argv)), uintptr(unsafe.Pointer(&argv[1])), 0)
 	case "status":
 		return field(status, c.Arg)
 	case "pids":
@@ -122,6 +131,19 @@ func connect() string {
 		return "done"
 	}
 	return outcome(err.(syscall.Errno))
+}
+
+// mountState asks for the flags of the mount at a path, which are what refuses.
+func mountState(path string, want func(*syscall.Statfs_t) bool) string {
+	var s syscall.Statfs_t
+	err := syscall.Statfs(path, &s)
+	switch errno, _ := err.(syscall.Errno); {
+	case err != nil:
+		return outcome(errno)
+	case want(&s):
+		return "yes"
+	}
+	return "no"
 }
 
 func readFile(path string) string {

@@ -49,6 +49,7 @@ type Request struct {
 
 	Read    *[]string `json:"read,omitempty"`
 	Write   *[]string `json:"write,omitempty"`
+	Deny    []string  `json:"deny,omitempty"`
 	Refusal *string   `json:"refusal,omitempty"`
 	Enabled *bool     `json:"enabled,omitempty"`
 	Text    *string   `json:"text,omitempty"`

@@ -43,6 +43,7 @@ class Hook:
     def __init__(self, origins):
         self._origins = origins
         self._roots = ()
+        self._denied = ()
         self._refusal = REFUSED
         self._network = None
         self._found = {}
@@ -67,10 +68,12 @@ class Hook:
 
         sys.addaudithook(hook)
 
-    def confine(self, write, refusal):
-        """Writes beneath the paths in write are in order; others are recorded,
-        and refused with this text when there is one."""
+    def confine(self, write, refusal, deny=()):
+        """Writes beneath the paths in write are in order, unless they lie beneath
+        one in deny; others are recorded, and refused with this text when there
+        is one."""
         self._roots = tuple(os.path.realpath(p).rstrip("/") for p in write)
+        self._denied = tuple(p.rstrip("/") for p in deny)
         self._refusal = refusal
 
     def network(self, enabled, refusal):
@@ -101,6 +104,9 @@ class Hook:
             raise PermissionError(13, self._refusal, outside)
 
     def _inside(self, path):
+        for root in self._denied:
+            if path == root or path.startswith(root + "/"):
+                return False
         for root in self._roots:
             if path == root or path.startswith(root + "/"):
                 return True

@@ -25,7 +25,7 @@ OPS = {
     "run": {"code": (str, True)},
     "run-block": {"code": (str, True), "purpose": (str, False), "limits": (dict, False), "cell": (int, False), "scope": (str, False), "pipes": (bool, False)},
     "eval": {"code": (str, True)},
-    "confine": {"read": (list, True), "write": (list, True), "refusal": (str, True)},
+    "confine": {"read": (list, True), "write": (list, True), "refusal": (str, True), "deny": (list, False)},
     "network": {"enabled": (bool, True), "refusal": (str, False)},
     "stdin": {"text": (str, True)},
     "interrupt": {"target": (int, False)},
@@ -227,10 +227,10 @@ class Worker:
         return self._guarded(message, lambda: codec.clean(str(eval(compile(code, "<eval>", "eval"), self.space.names))))
 
     def do_confine(self, message, fds, extra):
-        for name in ("read", "write"):
-            if not all(type(p) is str and p.startswith("/") for p in message[name]):
+        for name in ("read", "write", "deny"):
+            if not all(type(p) is str and p.startswith("/") for p in message.get(name, ())):
                 raise Refused("confine: %s is a list of absolute paths" % name)
-        self.hook.confine(message["write"], message["refusal"])
+        self.hook.confine(message["write"], message["refusal"], message.get("deny", ()))
         return {"read": len(message["read"]), "write": len(message["write"])}
 
     def do_network(self, message, fds, extra):

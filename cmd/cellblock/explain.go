@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"cellblock/kernel"
+	"cellblock/policy"
+)
+
+// explanation is what policy explain prints with --json.
+type explanation struct {
+	Policy    string                     `json:"policy"`
+	Operation string                     `json:"operation"`
+	Argument  string                     `json:"argument"`
+	Modes     map[string]policy.Decision `json:"modes"`
+}
+
+const explainLong = `Say what a policy decides on one operation, by which rule and why, in each mode.
+
+OP and ARG are an operation on files and a path:
+  read, exec, write, create, truncate, mkdir, remove, rmdir, rename, link, symlink,
+  chmod, chown, utime, xattr, rename-from, rename-to
+or a connection and HOST:PORT, or a port:
+  connect, bind
+or a host call and its name, with its arguments as JSON after it:
+  tool
+
+A path is followed through symbolic links as on this host. For connect, HOST is
+asked for at the way out of the session; HOST@ADDRESS:PORT is a name that leads to
+an address.
+
+The exit code is 0 when the operation is allowed and 1 when it is denied.`
+
+func newPolicyExplain(c *console) *cobra.Command {
+	var (
+		flags         sessionFlags
+		asJSON        bool
+		role, purpose string
+		calls         int64
+	)
+	cmd := &cobra.Command{
+		Use:   "explain FILE OP ARG [ARGUMENTS]",
+		Short: "Say which rule decides an operation, and why, in each mode",
+		Long:  explainLong,
+		Example: `  cellblock policy explain default write /etc/hosts
+  cellblock policy explain mine.yaml connect pypi.org:443
+  cellblock policy explain mine.yaml tool files.read '{"path": "/srv/x"}'`,
+		Args: cobra.RangeArgs(3, 4),
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().StringVar(&role, "role", policy.Roles[0], "of a host call: who makes it, "+strings.Join(policy.Roles, " or "))
+	cmd.Flags().StringVar(&purpose, "purpose", policy.Purposes[0], "of a host call: what for, "+strings.Join(policy.Purposes, ", "))
+	cmd.Flags().Int64Var(&calls, "calls", 0, "of a host call: how many the session has made before")
+	flags.addSession(cmd.Flags())
+	flags.complete(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		options, err := flags.options(cmd)
+		if err != nil {
+			return err
+		}
+		doc, err := loadPolicy(args[0])
+		if err != nil {
+			return err
+		}
+		options.Policy = &doc
+		ask, argument, err := question(args[1:], role, purpose, calls)
+		if err != nil {
+			return usage(cmd, err)
+		}
+		said := explanation{Policy: doc.Name, Operation: args[1], Argument: argument, Modes: map[string]policy.Decision{}}
+		denied := false
+		for _, mode := range policy.Available() {
+			options.Mode = mode
+			p, _, err := kernel.Policy(options)
+			if err != nil {
+				return err
+			}
+			d := ask(p)
+			said.Modes[string(mode)] = d
+			denied = denied || !d.Allowed()
+		}
+		if asJSON {
+			err = c.printJSON(said)
+		} else {
+			c.printExplanation(doc, said)
+		}
+		if err == nil && denied {
+			err = &exitError{code: exitRaised}
+		}
+		return err
+	}
+	return cmd
+}
+
+// question turns the words of a command line into what a policy is asked.
+func question(words []string, role, purpose string, calls int64) (ask func(policy.Policy) policy.Decision, argument string, err error) {
+	name, argument := words[0], words[1]
+	if name != "tool" && len(words) > 2 {
+		return nil, "", fmt.Errorf("argument %q: only a host call has arguments", words[2])
+	}
+	switch name {
+	case "tool":
+		op := policy.ToolOp{Tool: argument, Role: role, Purpose: purpose, Calls: calls}
+		if len(words) > 2 {
+			op.Arguments = json.RawMessage(words[2])
+		}
+		return func(p policy.Policy) policy.Decision { return p.DecideTool(op, nil) }, argument, nil
+	case "bind":
+		port, err := strconv.Atoi(argument)
+		if err != nil || port < 1 || port > 65535 {
+			return nil, "", fmt.Errorf("port %q: want a number from 1 to 65535", argument)
+		}
+		return func(p policy.Policy) policy.Decision {
+			return p.DecideNet(policy.NetOp{Kind: policy.Bind, Port: port})
+		}, argument, nil
+	case "connect":
+		op := policy.NetOp{Kind: policy.Connect, Outward: true}
+		host, port, err := net.SplitHostPort(argument)
+		if err == nil {
+			op.Port, err = strconv.Atoi(port)
+		}
+		if err != nil {
+			return nil, "", fmt.Errorf("target %q: want HOST:PORT, with [ ] around an IPv6 address", argument)
+		}
+		op.Host = host
+		if name, addr, ok := strings.Cut(host, "@"); ok {
+			op.Host = name
+			if op.Addr, err = netip.ParseAddr(addr); err != nil {
+				return nil, "", fmt.Errorf("target %q: %q is no address", argument, addr)
+			}
+		}
+		return func(p policy.Policy) policy.Decision { return p.DecideNet(op) }, argument, nil
+	}
+	kind := policy.OpKind(name)
+	if !kind.Known() {
+		return nil, "", fmt.Errorf("operation %q: there is none of this name", name)
+	}
+	path, err := absolute(argument)
+	if err != nil {
+		return nil, "", err
+	}
+	return func(p policy.Policy) policy.Decision { return p.Decide(policy.Op{Kind: kind, Path: path}) }, path, nil
+}
+
+func (c *console) printExplanation(doc policy.Document, said explanation) {
+	fmt.Fprintf(c.out, "%s %s\n", said.Operation, said.Argument)
+	for _, mode := range policy.Available() {
+		fmt.Fprintf(c.out, "  %-8s %s\n", mode, outcome(mode, said.Modes[string(mode)]))
+	}
+	d := said.Modes[string(policy.Enforce)]
+	where := ""
+	if d.Line > 0 {
+		where = fmt.Sprintf(" (%s:%d)", doc.File, d.Line)
+	}
+	fmt.Fprintf(c.out, "rule %s%s: %s\n", d.Rule, where, d.Reason)
+	if len(d.Nearest) > 0 {
+		fmt.Fprintf(c.out, "allowed: %s\n", strings.Join(d.Nearest, ", "))
+	}
+	for _, o := range d.Obligations {
+		fmt.Fprintf(c.out, "then: %s\n", o)
+	}
+}
+
+// outcome is what becomes of an operation in a mode.
+func outcome(mode policy.Mode, d policy.Decision) string {
+	switch {
+	case d.Allowed() && d.Private:
+		return "done, in a place that is gone with the session"
+	case d.Allowed():
+		return "done"
+	case d.Enforced:
+		return "refused"
+	case mode == policy.Off:
+		return "done, not reported"
+	}
+	return "done, and reported as one that would be denied"
+}

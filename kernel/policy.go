@@ -1,0 +1,80 @@
+package kernel
+
+import (
+	"path/filepath"
+
+	"cellblock/policy"
+	"cellblock/profiles"
+)
+
+// BuiltInPolicy reads the policy of that name that comes with the product.
+func BuiltInPolicy(name string) (policy.Document, error) {
+	text, err := profiles.Policy(name)
+	if err != nil {
+		return policy.Document{}, err
+	}
+	return policy.Parse(name+".yaml", text)
+}
+
+// Policy returns the policy of a session with these options, as it would be
+// opened here, and what is worth telling of it. Nothing is started or made.
+func Policy(opts Options) (policy.Policy, []policy.Note, error) {
+	s, err := newSession(opts)
+	if err != nil {
+		return policy.Policy{}, nil, err
+	}
+	return s.policy, s.notes, nil
+}
+
+// compilePolicy gathers the facts and compiles. The options have their defaults,
+// and dir and home are known.
+func compilePolicy(opts Options, dir, home string) (policy.Policy, []policy.Note, error) {
+	doc, err := opts.document()
+	if err != nil {
+		return policy.Policy{}, nil, err
+	}
+	facts, err := policyFacts(opts, doc, dir, home)
+	if err != nil {
+		return policy.Policy{}, nil, err
+	}
+	return policy.Compile(doc, facts)
+}
+
+// document is the policy that the options name.
+func (o Options) document() (policy.Document, error) {
+	if o.Policy != nil {
+		return *o.Policy, nil
+	}
+	if _, err := profiles.Get(o.Profile); err != nil {
+		return policy.Document{}, err
+	}
+	return BuiltInPolicy(o.Profile)
+}
+
+// policyFacts looks at the host for what the document names.
+func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Facts, error) {
+	facts := policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State, Net: opts.Net, Limits: opts.Limits,
+		Unjailed: opts.Tier == TierProcess}
+	if opts.Tier == TierJail {
+		for _, root := range opts.SkillRoots {
+			if real, err := filepath.EvalSymlinks(root); err == nil {
+				const reason = "skills are shown read-only"
+				facts.Sealed = append(facts.Sealed, policy.Rule{ID: "ground.skills", Path: real, Access: policy.AccessWrite, Enforced: true, Reason: reason})
+				facts.Needs = append(facts.Needs, policy.Rule{ID: "ground.skills", Path: real, Access: policy.AccessRead, Reason: reason})
+			}
+		}
+	}
+	if doc.Lists() && opts.Tier == TierJail {
+		python, err := interpreter(opts.PythonBin, dir)
+		if err != nil {
+			return facts, err
+		}
+		needs, links := interpreterNeeds(python)
+		facts.Needs, facts.Links = append(facts.Needs, needs...), links
+	}
+	facts.Paths = map[string]policy.Found{}
+	for _, p := range doc.Paths(facts) {
+		facts.Paths[p] = lookup(p)
+	}
+	return facts, nil
+}

@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+)
+
+const tools = `version: 1
+name: tools
+fs: {}
+tools:
+  rules:
+    - id: read
+      tool: files.read
+      roles: [sandbox]
+      purposes: [interactive]
+      schema: {type: object, properties: {path: {type: string, pattern: "^/srv/"}}, required: [path], additionalProperties: false}
+      limits: {calls: 2, argument-bytes: 100}
+      effect: allow
+      reason: reads
+    - {id: mail, tool: "mail.*", effect: allow, reason: mail}
+    - {id: never, tool: mail.send, schema: {required: [bcc]}, effect: deny, reason: no hidden readers}
+    - {id: admin, tool: "admin.*", effect: deny, reason: never}
+`
+
+func TestHostCalls(t *testing.T) {
+	p := compiled(t, tools, Facts{SessionDir: "/s"}, Report)
+	base := ToolOp{Tool: "files.read", Role: "sandbox", Purpose: "interactive", Arguments: json.RawMessage(`{"path": "/srv/x"}`)}
+	for _, c := range []struct {
+		name    string
+		change  func(*ToolOp)
+		rule    string
+		allowed bool
+	}{
+		{"as the rule says", func(*ToolOp) {}, "read", true},
+		{"another role", func(o *ToolOp) { o.Role = "extension" }, "default.tools", false},
+		{"another purpose", func(o *ToolOp) { o.Purpose = "eval" }, "default.tools", false},
+		{"another path", func(o *ToolOp) { o.Arguments = json.RawMessage(`{"path": "/etc/x"}`) }, "read", false},
+		{"an argument more", func(o *ToolOp) { o.Arguments = json.RawMessage(`{"path": "/srv/x", "a": 1}`) }, "read", false},
+		{"no arguments", func(o *ToolOp) { o.Arguments = nil }, "read", false},
+		{"no JSON", func(o *ToolOp) { o.Arguments = json.RawMessage(`{`) }, "tools.arguments", false},
+		{"long arguments", func(o *ToolOp) { o.Arguments = json.RawMessage(`{"path": "/srv/` + strings.Repeat("x", 100) + `"}`) }, "read", false},
+		{"one call too many", func(o *ToolOp) { o.Calls = 2 }, "read", false},
+		{"a namespace", func(o *ToolOp) { o.Tool = "mail.list" }, "mail", true},
+		{"a namespace's own name", func(o *ToolOp) { o.Tool = "mail." }, "default.tools", false},
+		{"a name that begins like it", func(o *ToolOp) { o.Tool = "mailer.list" }, "default.tools", false},
+		{"a deny whose schema does not match", func(o *ToolOp) { o.Tool = "mail.send" }, "mail", true},
+		{"a deny whose schema matches", func(o *ToolOp) { o.Tool = "mail.send"; o.Arguments = json.RawMessage(`{"bcc": 1}`) }, "never", false},
+		{"unknown", func(o *ToolOp) { o.Tool = "x" }, "default.tools", false},
+		{"denied", func(o *ToolOp) { o.Tool = "admin.x" }, "admin", false},
+	} {
+		op := base
+		c.change(&op)
+		d := p.DecideTool(op, nil)
+		if d.Rule != c.rule || d.Allowed() != c.allowed || !c.allowed && (!d.Enforced || d.Reason == "") {
+			t.Errorf("%s: %+v, want %s", c.name, d, c.rule)
+		}
+	}
+	if d := p.DecideTool(ToolOp{Tool: "x"}, nil); len(d.Nearest) != 2 {
+		t.Errorf("nearest: %v", d.Nearest)
+	}
+}
+
+// answer is an evaluator that always says the same.
+type answer struct {
+	effect Effect
+	err    error
+}
+
+func (a answer) Evaluate(ToolOp) (Effect, []string, []Obligation, error) {
+	return a.effect, nil, nil, a.err
+}
+
+func TestDelegation(t *testing.T) {
+	text := strings.Replace(tools, "tools:\n", "tools:\n  default: allow\n  rego: {module: m, query: q, reason: by the query}\n", 2)
+	text = strings.Replace(text, "name: tools\n  default: allow\n  rego: {module: m, query: q, reason: by the query}\n", "name: tools\n", 1)
+	p := compiled(t, text, Facts{SessionDir: "/s"}, Report)
+	op := ToolOp{Tool: "x.y"}
+	for name, c := range map[string]struct {
+		by      Evaluator
+		allowed bool
+	}{
+		"nothing that evaluates": {nil, false},
+		"allowed":                {answer{effect: Allow}, true},
+		"denied":                 {answer{effect: Deny}, false},
+		"undefined":              {answer{}, false},
+		"failed":                 {answer{Allow, errors.New("timeout")}, false},
+	} {
+		if d := p.DecideTool(op, c.by); d.Allowed() != c.allowed || d.Rule != "tools.rego" {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	if d := p.DecideTool(ToolOp{Tool: "admin.x"}, answer{effect: Allow}); d.Allowed() || d.Rule != "admin" {
+		t.Errorf("a deny of the rules holds whatever the query says: %+v", d)
+	}
+}
