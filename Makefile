@@ -7,7 +7,7 @@ export PATH := $(PATH):/usr/local/go/bin
 export GOFLAGS := -tags=seccomp
 PACKAGES := gcc libc6-dev libseccomp-dev pkg-config python3 python3-numpy python3-matplotlib git
 
-.PHONY: help deps build run check lint test golden fuzz clean
+.PHONY: help deps build run check lint test cpython golden fuzz clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ lint: build ## .golangci.yml's bans, each with its reason (downloads the linter;
 
 test: build check ## everything that CI checks
 	go test -count=1 ./...
+
+cpython: build ## CPython's own regression tests, inside the jail and outside, as a table
+	go test -count=1 -timeout=60m -run '^TestCPython$$' ./integration -regrtest
 
 golden: deps ## the built-in seccomp programs, compiled afresh
 	go run ./jail/seccomp/gen
