@@ -76,7 +76,7 @@ func newShell(t testing.TB) *shell {
 	for _, name := range []string{"analysis.py", "job.py"} {
 		write(t, filepath.Join(sh.cwd, name), "x = 1\n# %%\nx + 1\n")
 	}
-	sh.placeholders = strings.NewReplacer("DIR", newDirIn(t, "/var/tmp"), "/usr/local/share/man/man1", filepath.Join(sh.home, "man"))
+	sh.placeholders = strings.NewReplacer("DIR", newDirIn(t, "/var/tmp"), "LOG", filepath.Join(sh.home, "log"), "/usr/local/share/man/man1", filepath.Join(sh.home, "man"))
 	return sh
 }
 

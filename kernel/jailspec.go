@@ -103,7 +103,9 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 		Dirs:  []jail.Dir{{Path: "/tmp/home", Mode: 0o700, Reason: "a home of the session's own: caches and settings can be written"}},
 	}
 	if !policy.Within(l.temp, l.source) {
-		spec.Binds = append(spec.Binds, ownBind(l.source, "the worker's source, read-only"))
+		bind := ownBind(filepath.Join(l.temp, "runtime"), "the worker's source, read-only")
+		bind.Source = l.source
+		spec.Binds = append(spec.Binds, bind)
 	}
 	if s.policy.WriteDefault.Enforced {
 		spec.Tree = jail.TreeReadOnly

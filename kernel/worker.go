@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cellblock/kernel/wire"
+	"cellblock/policy"
 	"cellblock/pyruntime"
 )
 
@@ -71,6 +73,14 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	if err != nil {
 		return nil, err
 	}
+	seen := source
+	if s.opts.Tier == TierJail && !policy.Within(temp.path, source) {
+		// Of the launcher's state a session sees nothing, not even the name.
+		seen = filepath.Join(temp.path, "runtime")
+		if err := os.Mkdir(seen, 0o755); err != nil {
+			return nil, fmt.Errorf("worker source: %w", err)
+		}
+	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, fmt.Errorf("wire: %w", err)
@@ -88,7 +98,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	defer ends[1].Close()
 	start := time.Now()
 	w.proc, err = s.start(ctx, launch{
-		argv: pyruntime.Command(python, source, wireNumber), env: s.environment(), dir: s.dir, source: source,
+		argv: pyruntime.Command(python, seen, wireNumber), env: s.environment(), dir: s.dir, source: source,
 		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path, needless: temp.needless,
 		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout,
 	})
