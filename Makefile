@@ -51,7 +51,7 @@ test: build check ## everything that CI checks
 	go test -count=1 ./...
 
 cpython: build ## CPython's own regression tests, inside the jail and outside, as a table
-	go test -count=1 -timeout=60m -run '^TestCPython$$' ./integration -regrtest
+	JAIL_TEST_REQUIRE=testsuite go test -count=1 -v -timeout=90m -run '^TestCPython$$' ./integration -regrtest
 
 golden: deps ## the built-in seccomp programs, compiled afresh
 	go run ./jail/seccomp/gen

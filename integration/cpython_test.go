@@ -184,6 +184,13 @@ func decodePasses(t *testing.T, data []byte) passes {
 	return all
 }
 
+func testsuiteMissing() string {
+	if pythonWith("test.test_json") != "" {
+		return ""
+	}
+	return "no interpreter here ships CPython's own tests (Debian: libpython3.11-testsuite, after the version)"
+}
+
 // pythonWith finds an interpreter that ships a module of the test package: the
 // one under test, else the one on PATH. "" when there is none.
 func pythonWith(module string) string {

@@ -28,7 +28,7 @@ var (
 	needNumpy      = register("numpy", pythonImports("numpy"))
 	needMatplotlib = register("matplotlib", pythonImports("matplotlib"))
 	needPandas     = register("pandas", pythonImports("pandas"))
-	needTestsuite  = register("testsuite", pythonImports("test.test_json"))
+	needTestsuite  = register("testsuite", testsuiteMissing)
 )
 
 // require skips the test with the probe's reason when something is absent, and
