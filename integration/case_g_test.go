@@ -65,7 +65,7 @@ var casesG = []bugCase{
 			{"run", "--limit", "memroy=256MiB", "-c", "1"},
 			{"run", "--limit", "memory=lots", "-c", "1"},
 			{"run", "--no-such-option", "-c", "1"},
-			{"run", "--mode", "shadow", "-c", "1"},
+			{"run", "--mode", "shadows", "-c", "1"},
 		} {
 			out := command(t).dir(newDir(t)).run(args...)
 			if out.code == 0 {

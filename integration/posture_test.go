@@ -22,13 +22,17 @@ func TestPosture(t *testing.T) {
 		who = "root"
 	}
 	for _, p := range []string{"default", "strict"} {
-		for _, m := range bothModes {
+		for _, m := range append([]string{"shadow"}, bothModes...) {
 			name := p + "-" + m + "-" + who
 			t.Run(name, func(t *testing.T) {
 				dir := newDirIn(t, "/var/tmp")
-				s := open(t, at(dir), profile(p), mode(m))
+				opts, state := []option{at(dir), profile(p), mode(m)}, newDirIn(t, "/var/tmp")
+				if m == "shadow" {
+					opts = append(opts, shadowIn(state))
+				}
+				s := open(t, opts...)
 				s.ok("1")
-				got := posture(t, workerOf(t, dir), dir)
+				got := strings.ReplaceAll(posture(t, workerOf(t, dir), dir), state, "STATE")
 				golden := filepath.Join("testdata", "posture", name+".txt")
 				if *update {
 					write(t, golden, got)
@@ -163,6 +167,15 @@ func mounts(t *testing.T, pid int, dir string) (lines, hidden []string) {
 			covered[m.point] = true
 			continue
 		}
+		if m.fstype == "overlay" && m.source == "shadow" {
+			// Which directories there are depends on the host.
+			what := "directories of the host"
+			if m.point == "/" {
+				what = "/"
+			}
+			lines = append(lines, "a layer over "+what+": "+m.options)
+			continue
+		}
 		own := m.fstype == "tmpfs" || m.fstype == "proc" || m.fstype == "devpts" || m.fstype == "devtmpfs" || m.fstype == "sysfs"
 		point := strings.ReplaceAll(m.point, dir, "SESSION")
 		if temp := strings.Index(point, "pi-py-kernel-"); temp >= 0 {
@@ -194,7 +207,7 @@ func mounts(t *testing.T, pid int, dir string) (lines, hidden []string) {
 	return slices.Compact(lines), hidden
 }
 
-type mountLine struct{ id, parent, point, options, fstype string }
+type mountLine struct{ id, parent, point, options, fstype, source string }
 
 // visible leaves out the mounts that another one covers: a recursive bind brings
 // the host's along, below what is put over them.
@@ -252,7 +265,7 @@ func mountinfo(t *testing.T, pid int) []mountLine {
 		}
 		options := strings.ReplaceAll(fields[5], ",relatime", "")
 		options = strings.ReplaceAll(options, ",noatime", "")
-		all = append(all, mountLine{fields[0], fields[1], fields[4], options, strings.Fields(right)[0]})
+		all = append(all, mountLine{fields[0], fields[1], fields[4], options, strings.Fields(right)[0], strings.Fields(right)[1]})
 	}
 	return all
 }

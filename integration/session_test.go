@@ -292,3 +292,12 @@ func eventually(t testing.TB, what string, within time.Duration, cond func() boo
 	}
 	t.Errorf("not within %v: %s", within, what)
 }
+
+// shadowIn is mode shadow, with the launcher's state, and in it the layers, in a
+// directory of the test's own.
+func shadowIn(state string) option {
+	return func(o *kernel.Options) {
+		o.Mode = policy.Shadow
+		o.State, o.Shadow = append(o.State, state), filepath.Join(state, "shadow")
+	}
+}

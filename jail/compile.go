@@ -30,6 +30,7 @@ func Compile(spec Spec, host Features) (*plan.Plan, error) {
 	if err := c.features(); err != nil {
 		return nil, err
 	}
+	c.unshadowed()
 	c.plan.SpecDigest = spec.Digest()
 	c.ids()
 	c.limits()
@@ -72,8 +73,8 @@ func (c *compiler) check() error {
 	if len(s.Argv) == 0 || !path.IsAbs(s.Argv[0]) {
 		return &SpecError{"command", strings.Join(s.Argv, " "), "the first word must be an absolute path"}
 	}
-	if s.Tree != TreeReadOnly && s.Tree != TreeWritable {
-		return &SpecError{"tree", string(s.Tree), `want "read-only" or "writable"`}
+	if s.Tree != TreeReadOnly && s.Tree != TreeWritable && s.Tree != TreeShadow {
+		return &SpecError{"tree", string(s.Tree), `want "read-only", "writable" or "shadow"`}
 	}
 	if s.Network != NetNone && s.Network != NetHost {
 		return &SpecError{"network", string(s.Network), `want "none" or "host"`}
@@ -100,6 +101,9 @@ func (c *compiler) check() error {
 	for _, d := range s.Dirs {
 		paths["private directory "+d.Path] = d.Path
 	}
+	for _, s := range s.Shadow {
+		paths["shadowed directory "+s.Path], paths["layer of "+s.Path] = s.Path, s.Layer
+	}
 	for what, p := range paths {
 		if !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0) {
 			return &SpecError{what, strconv.Quote(p), "not a clean absolute path"}
@@ -109,6 +113,9 @@ func (c *compiler) check() error {
 		if strings.ContainsRune(text, 0) {
 			return &SpecError{"text", strconv.Quote(text), "holds a zero byte"}
 		}
+	}
+	if err := c.checkShadow(); err != nil {
+		return err
 	}
 	return c.checkPlaces()
 }
@@ -165,6 +172,9 @@ func (c *compiler) features() error {
 		FreshProc, MountSetattr, MemfdExec, PIDFD, CloseRange, Seccomp, Landlock}
 	if c.spec.Network == NetNone {
 		need = append(need, NetworkNamespace)
+	}
+	if c.spec.Tree == TreeShadow {
+		need = append(need, Overlay)
 	}
 	for _, f := range need {
 		found := c.host.Get(f)

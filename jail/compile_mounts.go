@@ -57,9 +57,13 @@ func (c *compiler) trees() {
 	}
 	attr := uint64(attrQuiet)
 	reason := "the host's tree, writable with the rights of its user, without set-id programs and devices"
-	if c.spec.Tree == TreeReadOnly {
+	switch c.spec.Tree {
+	case TreeReadOnly:
 		attr = attrReadOnly
 		reason = "the host's tree, unchangeable: also what Landlock does not mediate (chmod, chown, utime, attributes) fails here"
+	case TreeShadow:
+		attr = attrReadOnly
+		reason = "the host's tree, unchangeable beneath the layers that take the changes"
 	}
 	// A privileged launcher copies mount by mount, since not every file system
 	// can be id-mapped; an ordinary user must take the tree whole, since its
@@ -71,6 +75,8 @@ func (c *compiler) trees() {
 		c.slots++
 		c.stage(plan.Step{Op: plan.OpEmpty, Slot: root, Flags: attrQuiet, Data: "mode=755,size=1m",
 			Reason: "an empty tree, in which only what is listed is shown"})
+	} else if layer, ok := c.layerOf("/"); ok {
+		root = c.overlay(layer, false)
 	} else {
 		root = c.clone(plan.Step{Source: "/", Flags: attr, Recursive: whole, Map: c.ownerMap(0, 0, false), Reason: reason})
 	}
@@ -80,12 +86,21 @@ func (c *compiler) trees() {
 			if m.Path == "/" || pseudo[m.FSType] || inAny(m.Path, own) {
 				continue
 			}
+			if layer, ok := c.layerOf(m.Path); ok {
+				later = append(later, attached{c.overlay(layer, true), plan.Step{Path: m.Path, Optional: true, Reason: "at its place in the tree"}})
+				continue
+			}
 			step := plan.Step{Source: m.Path, Flags: attr, Optional: true,
 				Reason: "another file system (" + m.FSType + ") in the host's tree"}
 			if m.IDMap != No {
 				step.Map = c.ownerMap(0, 0, false)
 			}
 			later = append(later, attached{c.clone(step), plan.Step{Path: m.Path, Optional: true, Reason: "at its place in the tree"}})
+		}
+	}
+	if !c.plan.SwitchIDs {
+		for _, layer := range c.spec.Shadow {
+			later = append(later, attached{c.overlay(layer, true), plan.Step{Path: layer.Path, Optional: true, NoLinks: true, Reason: "at its place in the tree"}})
 		}
 	}
 	for _, dev := range []string{"null", "zero", "full", "random", "urandom", "tty"} {

@@ -153,6 +153,7 @@ func (c *compiler) witness() {
 			check("write-landlock", "create", "/run/cellblock/witness", "Landlock refuses where the mount would not", "EACCES")
 		}
 	}
+	c.witnessShadow(check)
 	// What is not there, or out of the user's reach, is no way in.
 	absent := []string{"ENOENT", "ENOTDIR", "EACCES", "ELOOP"}
 	for _, h := range c.spec.Hide {

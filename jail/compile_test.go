@@ -56,6 +56,52 @@ func ruled() Spec {
 	return s
 }
 
+// shadowed is a spec whose changes go to layers.
+func shadowed(privileged bool) Spec {
+	s := handMadeSpec(TreeShadow)
+	layer := "/home/u/.local/state/cellblock/shadow/L/"
+	s.Hide = append(s.Hide, Hide{Path: "/home/u/.local/state/cellblock", Reason: "the launcher's own state"})
+	if privileged {
+		s.Shadow = []Shadow{{"/", layer + "0"}, {"/home", layer + "1"}}
+		return s
+	}
+	s.Shadow = []Shadow{{"/etc", layer + "0"}, {"/home", layer + "1"}, {"/var", layer + "2"}, {"/var/tmp", layer + "3"}}
+	s.Unshadowed = []Unshadowed{{"/", "mount points below it"}, {"/mnt", "mount points below it"}}
+	return s
+}
+
+// TestLayersThatCannotBe: a tree of kind shadow is compiled with layers that take
+// every change, or not at all.
+func TestLayersThatCannotBe(t *testing.T) {
+	for name, change := range map[string]func(*Spec){
+		"a layer without a tree for it": func(s *Spec) { s.Tree = TreeWritable },
+		"the whole tree for a user":     func(s *Spec) { s.Shadow[0].Path = "/" },
+		"a layer used twice":            func(s *Spec) { s.Shadow[0].Layer = s.Shadow[1].Layer },
+		"a directory named twice":       func(s *Spec) { s.Shadow[0].Path = s.Shadow[1].Path },
+		"over the jail's own /tmp":      func(s *Spec) { s.Shadow[0].Path = "/tmp" },
+		"within the session directory":  func(s *Spec) { s.Shadow[0].Layer = s.Dir + "/layer" },
+		"a listed tree":                 func(s *Spec) { s.Listed = true },
+		"an unclean path":               func(s *Spec) { s.Shadow[0].Path = "/etc/../etc" },
+	} {
+		spec := shadowed(false)
+		change(&spec)
+		var wrong *SpecError
+		if _, err := Compile(spec, handMade(false)); !errors.As(err, &wrong) {
+			t.Errorf("%s: %v, want a spec error", name, err)
+		}
+	}
+	spec := shadowed(true)
+	spec.Shadow = spec.Shadow[1:]
+	var wrong *SpecError
+	if _, err := Compile(spec, handMade(true)); !errors.As(err, &wrong) {
+		t.Errorf("a privileged launcher without a layer for /: %v, want a spec error", err)
+	}
+	var missing *MissingFeatureError
+	if _, err := Compile(shadowed(false), handMade(false).Without(Overlay)); !errors.As(err, &missing) || missing.Feature != Overlay || missing.Remedy == "" {
+		t.Errorf("without overlayfs: %v, want a missing feature with a remedy: never a weaker mode", err)
+	}
+}
+
 func TestGoldenPlans(t *testing.T) {
 	for name, c := range map[string]struct {
 		spec Spec
@@ -66,6 +112,8 @@ func TestGoldenPlans(t *testing.T) {
 		"report-root":                 {handMadeSpec(TreeWritable), handMade(true)},
 		"report-user":                 {handMadeSpec(TreeWritable), handMade(false)},
 		"report-no-landlock-nocgroup": {handMadeSpec(TreeWritable), handMade(false).Without(Landlock, Cgroup)},
+		"shadow-root":                 {shadowed(true), handMade(true)},
+		"shadow-user":                 {shadowed(false), handMade(false)},
 		"ruled-root":                  {ruled(), handMade(true)},
 		"ruled-user":                  {ruled(), handMade(false)},
 	} {
@@ -189,7 +237,7 @@ func TestSpecsThatCannotBe(t *testing.T) {
 func TestIDMappingIsOneToOne(t *testing.T) {
 	for _, c := range [][2]int{{0, 61184}, {1000, 61184}, {61185, 61184}, {65534, 61184}} {
 		inner, outer := map[int]bool{}, map[int]bool{}
-		for _, m := range idMapping(c[0], c[1]) {
+		for _, m := range idMapping(c[0], c[1], false) {
 			for probe := range map[int]bool{c[0]: true, c[1]: true, 0: true, 1: true, 999: true, 1001: true, 70000: true} {
 				if probe >= m.inner && probe < m.inner+m.size {
 					if inner[probe] {

@@ -33,7 +33,7 @@ func users(m plan.IDMap) (*os.File, error) {
 	var f *os.File
 	err := holder.With(func(pid int) (err error) {
 		at := "/proc/" + strconv.Itoa(pid)
-		for name, maps := range map[string][]idRange{"/uid_map": idMapping(m.FSUID, m.UID), "/gid_map": idMapping(m.FSGID, m.GID)} {
+		for name, maps := range map[string][]idRange{"/uid_map": idMapping(m.FSUID, m.UID, m.Swap), "/gid_map": idMapping(m.FSGID, m.GID, m.Swap)} {
 			// One write: Linux takes a map whole or not at all (user_namespaces(7)).
 			if err := os.WriteFile(at+name, []byte(idLines(maps)), 0); err != nil {
 				return err
@@ -51,11 +51,14 @@ func users(m plan.IDMap) (*os.File, error) {
 
 // idMapping is the map of a namespace in which disk reads as inside: all ids
 // stay the same, but disk's files belong to inside, and inside's own files on
-// disk to nobody, since two owners cannot become one.
-func idMapping(disk, inside int) []idRange {
+// disk to nobody, since two owners cannot become one, or with swap to disk.
+func idMapping(disk, inside int, swap bool) []idRange {
 	cuts := []int{disk, inside}
 	sort.Ints(cuts)
 	maps := []idRange{{disk, inside, 1}}
+	if swap {
+		maps = append(maps, idRange{inside, disk, 1})
+	}
 	next := 0
 	for _, cut := range append(cuts, 1<<32-1) {
 		if cut > next {
@@ -90,6 +93,14 @@ func clones(p *plan.Plan) (fds []int, degraded []plan.Degradation, err error) {
 		}
 	}()
 	for _, s := range p.StepsOf(plan.Launcher) {
+		if s.Op == plan.OpOverlay {
+			fd, notes, err := overlay(s)
+			if err != nil {
+				return fds, nil, err
+			}
+			fds, degraded = append(fds, fd), append(degraded, notes...)
+			continue
+		}
 		if s.Op != plan.OpClone {
 			continue
 		}

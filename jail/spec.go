@@ -16,6 +16,10 @@ const (
 	TreeReadOnly TreeAccess = "read-only"
 	// TreeWritable leaves writing to the rights of the user on the host.
 	TreeWritable TreeAccess = "writable"
+	// TreeShadow shows the host's tree and keeps changes in a layer of the jail's
+	// own: the directories of Spec.Shadow can be changed, what is in none of them
+	// cannot. The host's files stay as they are.
+	TreeShadow TreeAccess = "shadow"
 )
 
 // Network says what the worker can reach.
@@ -132,6 +136,10 @@ type Spec struct {
 	// ExecListed lets nothing be executed but what a grant names. Needs Landlock.
 	ExecListed bool
 	Binds      []Bind
+	// Shadow are the directories of a TreeShadow that can be changed, and Unshadowed
+	// what stays read-only in it; see ShadowPlaces.
+	Shadow     []Shadow
+	Unshadowed []Unshadowed
 	Hide       []Hide
 	Guards     []Guard
 	Grants     []Grant

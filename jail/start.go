@@ -95,6 +95,9 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if err := s.judge(); err != nil {
 		return nil, err
 	}
+	if err := s.leftReadOnly(); err != nil {
+		return nil, err
+	}
 	if err := s.control.send(plan.KindGo, nil, nil); err != nil {
 		return nil, s.orFailure(err)
 	}
@@ -151,6 +154,20 @@ func (s *starting) makeGroup() error {
 // stageCaps are what the set-up needs: mounts, loopback, bounding set.
 var stageCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPCAP}
 
+// overlayCaps are what overlayfs needs of who mounts it, in his own user namespace
+// and so over files of his own alone: its work directory is closed even to its
+// owner, and copies keep their mode.
+var overlayCaps = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID}
+
+func capsOf(p *plan.Plan) []uintptr {
+	for _, st := range p.StepsOf(plan.Stage) {
+		if st.Op == plan.OpOverlay {
+			return append(append([]uintptr(nil), stageCaps...), overlayCaps...)
+		}
+	}
+	return stageCaps
+}
+
 func (s *starting) spawnStage() error {
 	stage, err := image()
 	if err != nil {
@@ -186,7 +203,7 @@ func (s *starting) spawnStage() error {
 		Cloneflags:  uintptr(s.plan.Namespaces),
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: ids.InnerUID, HostID: ids.OuterUID, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: ids.InnerGID, HostID: ids.OuterGID, Size: 1}},
-		AmbientCaps: stageCaps,
+		AmbientCaps: capsOf(s.plan),
 		Pdeathsig:   syscall.SIGKILL,
 		Setsid:      true,
 		PidFD:       &s.pidfd,

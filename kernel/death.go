@@ -8,11 +8,12 @@ import (
 )
 
 // Death is the one cause for which a worker ended. Exactly one of the fields
-// says it, in this order: Protocol, MemoryLimit, TaskLimit, Signal, Code.
+// says it, in this order: Protocol, ShadowLimit, MemoryLimit, TaskLimit, Signal, Code.
 type Death struct {
 	Protocol    string `json:"protocol,omitempty"`    // the rule of the wire that it broke
 	MemoryLimit int64  `json:"memoryLimit,omitempty"` // bytes
 	TaskLimit   int64  `json:"taskLimit,omitempty"`   // processes and threads
+	ShadowLimit int64  `json:"shadowLimit,omitempty"` // bytes of the layer of mode shadow
 	Signal      string `json:"signal,omitempty"`      // SIGSEGV …
 	Code        int    `json:"code,omitempty"`        // exit code
 }
@@ -46,6 +47,8 @@ func (d Death) String() string {
 	switch {
 	case d.Protocol != "":
 		return "protocol error: " + d.Protocol
+	case d.ShadowLimit != 0:
+		return "shadow limit " + bytesText(d.ShadowLimit) + ": the layer is full"
 	case d.MemoryLimit != 0:
 		return "oom: memory limit " + bytesText(d.MemoryLimit)
 	case d.TaskLimit != 0:

@@ -14,6 +14,7 @@ type Info struct {
 	Mode       policy.Mode `json:"mode"`
 	Generation int         `json:"generation"`
 	Audit      string      `json:"audit,omitempty"` // the file of its record
+	Layer      string      `json:"layer,omitempty"` // of mode shadow, by the name that 'shadow diff' takes
 	Python     string      `json:"python,omitempty"`
 	Skills     []string    `json:"skills,omitempty"`
 	WorkerPID  int         `json:"workerPid,omitempty"` // on the host
@@ -65,7 +66,7 @@ func (s *Session) Info() Info {
 }
 
 func (s *Session) infoOf(w *worker) Info {
-	i := Info{Session: s.name, Directory: s.dir, Tier: s.opts.Tier, Mode: s.policy.Mode, Audit: s.record.path(),
+	i := Info{Session: s.name, Directory: s.dir, Tier: s.opts.Tier, Mode: s.policy.Mode, Audit: s.record.path(), Layer: s.layer.id(),
 		Digests: Digests{Policy: s.digest, Runtime: pyruntime.Digest()}}
 	if w == nil {
 		return i

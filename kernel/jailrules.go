@@ -43,6 +43,9 @@ func (s *Session) pathRules(spec *jail.Spec, l launch) error {
 		})
 	}
 	for _, r := range p.Allow {
+		if s.shadowed() && !s.wholly(r) {
+			continue // what is allowed in part goes to the layer with the rest
+		}
 		if r.Access&policy.AccessWrite != 0 && !hidden(r.Path) && outermost(p.Allow, r) {
 			if err := bind(r, true); err != nil {
 				return err

@@ -16,7 +16,7 @@ import (
 	"cellblock/pyruntime"
 )
 
-// This file and jailrules.go alone speak of both policy and jail: they turn one
+// This file, jailrules.go and layer.go alone speak of both policy and jail: they turn one
 // policy, one profile and the facts of a session into a jail.Spec.
 
 // profileOf reads the session's profile and the seccomp filter that it names.
@@ -109,6 +109,9 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 	}
 	if s.policy.WriteDefault.Enforced {
 		spec.Tree = jail.TreeReadOnly
+	}
+	if s.shadowed() {
+		s.shadowTree(&spec)
 	}
 	if s.policy.Network.Enforced {
 		spec.Network = jail.NetNone

@@ -46,6 +46,10 @@ func (o Options) check() error {
 		return wrong("tier", "%q is neither jail nor process", o.Tier)
 	case o.Tier == TierProcess && o.Mode == policy.Enforce:
 		return wrong("tier", "process has nothing that enforces; use tier jail, or mode report or off")
+	case o.Tier == TierProcess && o.Mode == policy.Shadow:
+		return wrong("tier", "process has no layer that could take changes; use tier jail, or mode report or off")
+	case o.Shadow != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Shadow) }):
+		return wrong("shadow", "%q is in none of the launcher's own directories (State), where sessions could change it", o.Shadow)
 	case o.Runtime != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Runtime) }):
 		return wrong("runtime", "%q is in none of the launcher's own directories (State), where sessions could change it", o.Runtime)
 	case o.Net != "" && o.Net != policy.NetNone && o.Net != policy.NetHost:

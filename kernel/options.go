@@ -70,6 +70,11 @@ type Options struct {
 	// made when it is missing. When empty, every start writes and compiles them.
 	Runtime string
 
+	// Shadow is a directory of the launcher's own, beneath one of State, that keeps
+	// the layers of sessions in mode shadow. It is made when it is missing. A layer
+	// in which something differs from the host stays when its session ends.
+	Shadow string
+
 	// Audit is the file of the session's audit record; empty for none. It lies in
 	// a directory that is the caller's alone (0700), which is made when it does
 	// not exist, and which no session may be in or see.

@@ -27,7 +27,7 @@ func (s *Session) result(w *worker) Result {
 	r := Result{Details: Details{
 		Status: StatusOK, Session: s.name, Generation: s.generation, Tier: s.opts.Tier, Mode: s.policy.Mode,
 		AuditPolicy: auditText(s.policy.Mode, 0, 0),
-		Policy:      PolicyDetail{Mode: s.policy.Mode, Enforced: s.policy.Mode == policy.Enforce, Violations: []Violation{}},
+		Policy:      PolicyDetail{Mode: s.policy.Mode, Enforced: s.policy.Mode == policy.Enforce, Layer: s.layer.id(), Violations: []Violation{}},
 	}}
 	if w != nil {
 		r.Details.Usage = w.proc.Usage()
@@ -194,7 +194,7 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 		}
 		outside = append(outside, entry)
 		t.Policy.Violations = append(t.Policy.Violations, Violation{Op: op, Path: path, Decision: decided(d), Rule: d.Rule,
-			Reason: d.Reason, Source: source, Count: int(max(o.Count, 1)), Cell: int(o.Cell), Line: int(o.Line), Nearest: d.Nearest})
+			Reason: d.Reason, Source: source, Count: int(max(o.Count, 1)), Cell: int(o.Cell), Line: int(o.Line), Nearest: d.Nearest, Note: s.layer.note(d, policy.ParseKind(op))})
 	}
 	for _, raw := range c.Audit {
 		var entry map[string]json.RawMessage
@@ -228,6 +228,9 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 		}
 	}
 	t.AuditPolicy = auditText(s.policy.Mode, len(outside), inside)
+	if len(outside) > 0 && s.layer != nil {
+		return fmt.Sprintf("\n[audit policy] %d mutation(s) outside session cwd, of which nothing reaches the host unless somebody commits layer %s:\n%s", len(outside), s.layer.id(), marshal(outside))
+	}
 	if len(outside) == 0 || s.policy.Mode != policy.Report {
 		return ""
 	}

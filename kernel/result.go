@@ -107,8 +107,11 @@ type OutputRecord struct {
 
 // PolicyDetail says what is true of the policy in this reply.
 type PolicyDetail struct {
-	Mode       policy.Mode `json:"mode"`
-	Enforced   bool        `json:"enforced"`
+	Mode     policy.Mode `json:"mode"`
+	Enforced bool        `json:"enforced"`
+	// Layer, in mode shadow, names what took the changes outside of the session's
+	// own places: "cellblock shadow diff LAYER".
+	Layer      string      `json:"layer,omitempty"`
 	Violations []Violation `json:"violations"`
 }
 
@@ -124,6 +127,7 @@ type Violation struct {
 	Cell     int      `json:"cell,omitempty"`
 	Line     int      `json:"line,omitempty"`
 	Nearest  []string `json:"nearest,omitempty"` // where it is allowed
+	Note     string   `json:"note,omitempty"`    // what stays of it, and what will be gone
 }
 
 // Usage is what the session's processes have used since the worker's start.

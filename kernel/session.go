@@ -27,6 +27,7 @@ type Session struct {
 	notes  []policy.Note
 	digest string // of the policy
 	record *recorder
+	layer  *layer // of mode shadow; nil in the others
 	start  func(context.Context, launch) (process, error)
 
 	turn chan struct{} // holds one token; who has it runs
@@ -58,6 +59,11 @@ func Open(opts Options) (*Session, error) {
 	}
 	if s.opts.Tier == TierJail {
 		if s.start, err = s.jailTier(); err != nil {
+			return nil, err
+		}
+	}
+	if s.shadowed() {
+		if s.layer, err = newLayer(s.opts); err != nil {
 			return nil, err
 		}
 	}
@@ -344,7 +350,11 @@ func (s *Session) Close() error {
 	}
 	end := s.event(nil, audit.OpSessionEnd)
 	end.Facts = map[string]any{"cells": cells, "generations": generations}
-	return s.record.close(append(append(s.record.counted(), last...), end)...)
+	kept, err := s.layer.close()
+	if kept != "" {
+		end.Facts["layer"] = kept
+	}
+	return errors.Join(err, s.record.close(append(append(s.record.counted(), last...), end)...))
 }
 
 func skillRoots(home string) []string {

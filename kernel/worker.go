@@ -69,6 +69,9 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 			return nil, err
 		}
 	}
+	if err := s.layer.ready(s); err != nil {
+		return nil, err
+	}
 	source, err := runtimeDir(s.opts.Runtime, python, s.dir, temp.path)
 	if err != nil {
 		return nil, err
@@ -111,6 +114,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	}
 	w.ended.Add(1)
 	go w.read()
+	s.layer.watch(w, s.policy.Limits.ShadowBytes)
 	defer context.AfterFunc(ctx, w.proc.Kill)()
 	if err := w.ready(s, python, start); err != nil {
 		return nil, err
@@ -313,6 +317,9 @@ func (w *worker) death(s *Session) Death {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	limits := s.policy.Limits
+	if w.killed == killedFull {
+		return Death{ShadowLimit: limits.ShadowBytes}
+	}
 	return w.proc.Exit().death(limits.MemoryBytes, limits.Tasks, w.broken)
 }
 

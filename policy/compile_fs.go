@@ -136,12 +136,17 @@ func (c *compiler) settle() {
 
 func (c *compiler) deny(r FSRule, id, p string) {
 	found := c.found(p)
-	rule := Rule{ID: id, Path: found.Path, Access: r.Access, Reason: r.Reason, Line: r.Line, Enforced: c.enforced(r.Mode), Absent: !found.Exists}
+	rule := Rule{ID: id, Path: found.Path, Access: r.Access, Reason: r.Reason, Line: r.Line, Enforced: c.enforced(r.Mode), Promoted: r.Mode == Enforce, Absent: !found.Exists}
 	if found.Path == "" {
 		rule.Path = p
 	}
 	session := c.facts.SessionDir
 	root, guarded := c.writable(rule.Path)
+	if c.mode == Shadow && guarded && !c.facts.Unjailed && r.Access&AccessWrite != 0 {
+		// What lies beneath an allowed place is the host's own file: no layer could
+		// take the change, and what no layer takes is refused.
+		rule.Enforced = true
+	}
 	switch {
 	case rule.Path == "/":
 		c.fail(r.Line, "a rule that denies /", "say so in fs.defaults, with its reason")
@@ -205,6 +210,9 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 		return true
 	}
 	switch {
+	case c.mode == Shadow && guarded && root == "/":
+		// What is made there stays in the layer, and is never carried over.
+		rule.Enforced, rule.Inside, rule.Pins = false, false, nil
 	case !guarded && c.treeWritable():
 		// Nothing is there to hide, and nothing of the host's is made for it.
 		rule.Enforced = false

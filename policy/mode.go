@@ -14,7 +14,8 @@ const (
 	Off Mode = "off"
 	// Report does the action and reports it as one that would be denied.
 	Report Mode = "report"
-	// Shadow does the action in a private layer of the session.
+	// Shadow does the action in a private layer of the session: the host's files
+	// stay as they are.
 	Shadow Mode = "shadow"
 	// Enforce has the operating system refuse the action.
 	Enforce Mode = "enforce"
@@ -24,12 +25,11 @@ const (
 const DefaultMode = Report
 
 // Available lists the modes this build can carry out.
-func Available() []Mode { return []Mode{Off, Report, Enforce} }
+func Available() []Mode { return []Mode{Off, Report, Shadow, Enforce} }
 
 // ModeError says why a mode's name was not accepted.
 type ModeError struct {
 	Input     string // what was asked for
-	Known     bool   // the name exists, but this build cannot carry it out
 	Available []Mode // what may be asked for instead
 }
 
@@ -39,11 +39,7 @@ func (e *ModeError) Error() string {
 	for i, m := range e.Available {
 		names[i] = string(m)
 	}
-	why := "unknown mode"
-	if e.Known {
-		why = "this build has no private copy-on-write layer"
-	}
-	return fmt.Sprintf("policy mode %q: %s; choose one of %s", e.Input, why, strings.Join(names, ", "))
+	return fmt.Sprintf("policy mode %q: unknown mode; choose one of %s", e.Input, strings.Join(names, ", "))
 }
 
 // ParseMode reads a mode's name. The older spellings stay valid: "0" and
@@ -60,7 +56,7 @@ func ParseMode(s string) (Mode, error) {
 	case "enforce":
 		return Enforce, nil
 	case "shadow":
-		return "", &ModeError{Input: s, Known: true, Available: Available()}
+		return Shadow, nil
 	}
 	return "", &ModeError{Input: s, Available: Available()}
 }

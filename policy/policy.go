@@ -17,6 +17,9 @@ type Rule struct {
 
 	// Enforced, on a deny, has Linux refuse what the rule denies.
 	Enforced bool `json:"enforced,omitempty"`
+	// Promoted says that the document wants it enforced in every mode. It is not
+	// Enforced where nothing is there that could refuse.
+	Promoted bool `json:"promoted,omitempty"`
 	// Absent says that nothing was there when the policy was compiled.
 	Absent bool `json:"absent,omitempty"`
 	// Stub, on an enforced deny of something absent, says what is to be put there
@@ -151,4 +154,17 @@ type Note struct {
 	Line int    `json:"line"`
 	Rule string `json:"rule"`
 	Text string `json:"text"`
+}
+
+// Refusals are the rules of the document that keep something from being changed by
+// Linux, whatever the mode, and those that would if there were something to refuse
+// with: what a layer holds at their paths must not reach the host.
+func (p Policy) Refusals() []Rule {
+	var out []Rule
+	for _, r := range p.Deny {
+		if (r.Enforced || r.Promoted) && r.Access&(AccessWrite|AccessRead) != 0 && r.ID != "ground.place" {
+			out = append(out, r)
+		}
+	}
+	return out
 }

@@ -152,7 +152,7 @@ func question(words []string, role, purpose string, calls int64) (ask func(polic
 func (c *console) printExplanation(doc policy.Document, said explanation) {
 	fmt.Fprintf(c.out, "%s %s\n", said.Operation, said.Argument)
 	for _, mode := range policy.Available() {
-		fmt.Fprintf(c.out, "  %-8s %s\n", mode, outcome(mode, said.Modes[string(mode)]))
+		fmt.Fprintf(c.out, "  %-8s %s\n", mode, outcome(mode, said.Modes[string(mode)], policy.OpKind(said.Operation).Changes()))
 	}
 	d := said.Modes[string(policy.Enforce)]
 	where := ""
@@ -169,7 +169,7 @@ func (c *console) printExplanation(doc policy.Document, said explanation) {
 }
 
 // outcome is what becomes of an operation in a mode.
-func outcome(mode policy.Mode, d policy.Decision) string {
+func outcome(mode policy.Mode, d policy.Decision, changes bool) string {
 	switch {
 	case d.Allowed() && d.Private:
 		return "done, in a place that is gone with the session"
@@ -179,6 +179,8 @@ func outcome(mode policy.Mode, d policy.Decision) string {
 		return "refused"
 	case mode == policy.Off:
 		return "done, not reported"
+	case mode == policy.Shadow && changes:
+		return "done in the session's layer, and reported as one that would be denied"
 	}
 	return "done, and reported as one that would be denied"
 }

@@ -32,7 +32,7 @@ type sessionFlags struct {
 // addSession adds the flags by which a policy's facts are found.
 func (f *sessionFlags) addSession(set *pflag.FlagSet) {
 	set.StringVar(&f.SessionDir, "session", ".", "session directory: where cells start and what they may write")
-	set.StringVar(&f.mode, "mode", "", "what becomes of writes outside it: off, report or enforce (default report, or $"+auditVariable+")")
+	set.StringVar(&f.mode, "mode", "", "what becomes of writes outside it: off, report, shadow or enforce (default report, or $"+auditVariable+")")
 	set.StringVar(&f.Profile, "profile", kernel.DefaultProfile, "jail profile; 'cellblock profile list' shows them")
 	set.StringVar(&f.PythonBin, "python", kernel.DefaultPython, "interpreter: a path, a name on PATH or a virtual environment")
 }
@@ -42,7 +42,7 @@ func (f *sessionFlags) add(set *pflag.FlagSet) {
 	set.StringVar(&f.policy, "policy", "", "policy: a FILE, or the name of a built-in one (default the one called like the profile)")
 	set.StringVar(&f.tier, "tier", string(kernel.TierJail), "what stands between cell and host: jail, or process (nothing)")
 	set.StringVar(&f.net, "net", "", "network: host, or none in every mode (default the policy's, which counts under enforce)")
-	set.Var(&f.limits, "limit", "limits such as memory=256MiB,tasks=64; also open-files, file-size, cpu, tmp, output, wall")
+	set.Var(&f.limits, "limit", "limits such as memory=256MiB,tasks=64; also open-files, file-size, cpu, tmp, shadow, output, wall")
 	set.StringArrayVar(&f.Env, "env", nil, "environment: NAME passes a variable on, NAME=VALUE sets one (repeatable)")
 	set.StringVar(&f.TimeZone, "tz", "", "time zone, such as Asia/Tokyo (default $TZ, or UTC)")
 	set.StringVar(&f.runAs, "run-as", "", "as root only: the id the jail runs as, UID or UID:GID")
@@ -70,7 +70,7 @@ func (f *sessionFlags) complete(cmd *cobra.Command) {
 			cobra.CheckErr(cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)))
 		}
 	}
-	fixed("mode", "off", "report", "enforce")
+	fixed("mode", "off", "report", "shadow", "enforce")
 	fixed("tier", "jail", "process")
 	fixed("net", "none", "host")
 	fixed("on-timeout", "kill", "interrupt")
@@ -128,6 +128,7 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 	if state := stateDir(); state != "" {
 		o.State = []string{state}
 		o.Runtime = filepath.Join(state, "runtime")
+		o.Shadow = filepath.Join(state, "shadow")
 	}
 	if cmd.Flags().Lookup("audit") == nil {
 		return o, nil

@@ -11,12 +11,6 @@ import (
 // limitFlag reads --limit name=value,…; it may be given more than once.
 type limitFlag struct{ policy.Limits }
 
-// limitNames are the names of --limit. The limit of the private layer belongs to a
-// mode that this command cannot be in.
-func limitNames() []string {
-	return slices.DeleteFunc(policy.LimitNames(), func(name string) bool { return name == "shadow" })
-}
-
 // Set reads one value of the flag.
 func (f *limitFlag) Set(text string) error {
 	for _, part := range strings.Split(text, ",") {
@@ -24,8 +18,8 @@ func (f *limitFlag) Set(text string) error {
 		if !ok {
 			return fmt.Errorf("%q is not name=value", part)
 		}
-		if !slices.Contains(limitNames(), name) {
-			return fmt.Errorf("there is no limit %q; choose from %s", name, strings.Join(limitNames(), ", "))
+		if !slices.Contains(policy.LimitNames(), name) {
+			return fmt.Errorf("there is no limit %q; choose from %s", name, strings.Join(policy.LimitNames(), ", "))
 		}
 		n, err := policy.ParseLimit(name, value)
 		if err != nil {
@@ -39,7 +33,7 @@ func (f *limitFlag) Set(text string) error {
 // String prints the limits that were set.
 func (f *limitFlag) String() string {
 	var parts []string
-	for _, name := range limitNames() {
+	for _, name := range policy.LimitNames() {
 		if n := *f.Field(name); n != 0 {
 			parts = append(parts, fmt.Sprintf("%s=%d", name, n))
 		}

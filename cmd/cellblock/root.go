@@ -37,7 +37,7 @@ func newRoot(c *console) *cobra.Command {
 	root.AddCommand(
 		newRun(c), newRepl(c), newMCP(c),
 		newDoctor(c), newPlan(c), newProfile(c), newPolicy(c),
-		newAudit(c), newViolations(c),
+		newAudit(c), newViolations(c), newShadow(c),
 		newVersion(c), newMan(c),
 	)
 	root.InitDefaultCompletionCmd()

@@ -116,6 +116,9 @@ func violationLine(v kernel.Violation) string {
 		fmt.Fprintf(&b, "; allowed beneath %s", strings.Join(v.Nearest, ", "))
 	}
 	b.WriteByte(')')
+	if v.Note != "" {
+		b.WriteString("; " + v.Note)
+	}
 	return b.String()
 }
 

@@ -90,6 +90,7 @@ func (w *writer) step(s *Step) {
 		w.int(int64(m.UID))
 		w.int(int64(m.GID))
 		w.bool(m.Required)
+		w.bool(m.Swap)
 	}
 	w.strs(s.Names)
 	w.uint(s.Handled)
@@ -247,7 +248,7 @@ func (r *reader) step(s *Step) {
 	if r.bool() {
 		s.Map = &IDMap{
 			FSUID: int(r.int()), FSGID: int(r.int()),
-			UID: int(r.int()), GID: int(r.int()), Required: r.bool(),
+			UID: int(r.int()), GID: int(r.int()), Required: r.bool(), Swap: r.bool(),
 		}
 	}
 	s.Names = r.strs()

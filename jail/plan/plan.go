@@ -32,6 +32,13 @@ const (
 	// attributes in Flags (MOUNT_ATTR_*) and keeps it as slot Slot. With Map it
 	// is an id-mapped copy, which only the launcher can make.
 	OpClone Op = "clone"
+	// OpOverlay makes a detached overlay whose lower layer is the directory Source
+	// and whose changes go to the directory Data, in which "upper" and "work" lie,
+	// with the attributes in Flags, and keeps it as slot Slot. With Map both layers
+	// are id-mapped, which only the launcher can do. Where an Optional one cannot be
+	// made the launcher keeps a read-only copy, and the stage leaves what is there,
+	// which must be read-only: the witness tells.
+	OpOverlay Op = "overlay"
 )
 
 // Operations of the stage.
@@ -102,6 +109,9 @@ type IDMap struct {
 	// Required ends the start where the file system cannot be id-mapped;
 	// otherwise the copy is made without a map and the report says so.
 	Required bool `json:"required,omitempty"`
+	// Swap lets the files of UID and GID on disk belong to FSUID and FSGID, instead
+	// of to nobody.
+	Swap bool `json:"swap,omitempty"`
 }
 
 // Rule allows Landlock rights beneath a path.

@@ -52,6 +52,12 @@ func (s Step) Title() string {
 			add("files of " + strconv.Itoa(m.FSUID) + ":" + strconv.Itoa(m.FSGID) + " belong to " + strconv.Itoa(m.UID) + ":" + strconv.Itoa(m.GID))
 		}
 		add("as #" + strconv.Itoa(s.Slot))
+	case OpOverlay:
+		add(s.Source, attrString(s.Flags), "changes in "+s.Data)
+		if m := s.Map; m != nil {
+			add("files of " + strconv.Itoa(m.FSUID) + ":" + strconv.Itoa(m.FSGID) + " belong to " + strconv.Itoa(m.UID) + ":" + strconv.Itoa(m.GID))
+		}
+		add("as #" + strconv.Itoa(s.Slot))
 	case OpEmpty:
 		add(s.Data, attrString(s.Flags), "as #"+strconv.Itoa(s.Slot))
 	case OpRestrict:

@@ -51,6 +51,7 @@ func Main(args []string) {
 var steps = map[plan.Op]func(*stage, *plan.Step) error{
 	plan.OpPrivate:    (*stage).private,
 	plan.OpClone:      (*stage).clone,
+	plan.OpOverlay:    (*stage).overlay,
 	plan.OpRoot:       (*stage).root,
 	plan.OpAttach:     (*stage).attach,
 	plan.OpMount:      (*stage).mount,
@@ -142,7 +143,7 @@ func (s *stage) takeSlots(oob []byte) error {
 	}
 	for i := range s.plan.Steps {
 		st := &s.plan.Steps[i]
-		if st.Side != plan.Launcher || st.Op != plan.OpClone {
+		if st.Side != plan.Launcher || st.Op != plan.OpClone && st.Op != plan.OpOverlay {
 			continue
 		}
 		if len(fds) == 0 {

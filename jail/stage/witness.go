@@ -79,6 +79,8 @@ func try(c plan.Check, status string) string {
 		return connect()
 	case "covered":
 		return mountState(c.Arg, func(s *syscall.Statfs_t) bool { return s.Type == unix.TMPFS_MAGIC && s.Flags&unix.ST_RDONLY != 0 })
+	case "shadowed":
+		return shadowed(c.Arg)
 	case "read-only":
 		return mountState(c.Arg, func(s *syscall.Statfs_t) bool { return s.Flags&unix.ST_RDONLY != 0 })
 	case "no-exec":

@@ -1,0 +1,99 @@
+package shadow
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// flags says which files of a host are executed or loaded by themselves, by
+// somebody other than who put them there. The first line that fits counts.
+var flags = []struct {
+	suffix string   // of the path, at the beginning of a component
+	dir    string   // that is somewhere above it
+	ext    []string // with which the name ends
+	why    string
+}{
+	{dir: ".git/hooks", why: "git runs it"},
+	{suffix: ".git/config", why: "git runs programs that it names"},
+	{suffix: ".gitconfig", why: "git runs programs that it names"},
+	{suffix: ".config/git/config", why: "git runs programs that it names"},
+	{ext: []string{".pth"}, why: "Python executes it at each start"},
+	{suffix: "sitecustomize.py", why: "Python imports it at each start"},
+	{suffix: "usercustomize.py", why: "Python imports it at each start"},
+	{suffix: "conftest.py", why: "pytest imports it"},
+	{suffix: "setup.py", why: "pip executes it"},
+	{dir: "site-packages", ext: []string{".py", ".so", ".pyc"}, why: "Python programs import it"},
+	{dir: "dist-packages", ext: []string{".py", ".so", ".pyc"}, why: "Python programs import it"},
+	{suffix: ".bashrc", why: "a shell reads it at its start"},
+	{suffix: ".bash_profile", why: "a shell reads it at its start"},
+	{suffix: ".bash_login", why: "a shell reads it at its start"},
+	{suffix: ".bash_logout", why: "a shell reads it at its end"},
+	{suffix: ".bash_aliases", why: "a shell reads it at its start"},
+	{suffix: ".profile", why: "a shell reads it at its start"},
+	{suffix: ".zshrc", why: "a shell reads it at its start"},
+	{suffix: ".zshenv", why: "a shell reads it at its start"},
+	{suffix: ".zprofile", why: "a shell reads it at its start"},
+	{suffix: ".zlogin", why: "a shell reads it at its start"},
+	{dir: ".config/fish", why: "a shell reads it at its start"},
+	{suffix: "etc/profile", why: "a shell reads it at its start"},
+	{dir: "etc/profile.d", why: "a shell reads it at its start"},
+	{suffix: "etc/bash.bashrc", why: "a shell reads it at its start"},
+	{suffix: "etc/environment", why: "every login takes it over"},
+	{suffix: ".pam_environment", why: "every login takes it over"},
+	{dir: "systemd", ext: []string{".service", ".timer", ".socket", ".path", ".mount", ".automount", ".conf"}, why: "systemd starts what it names"},
+	{dir: "etc/init.d", why: "it runs when the host starts"},
+	{suffix: "etc/rc.local", why: "it runs when the host starts"},
+	{suffix: "etc/crontab", why: "cron runs what it names"},
+	{dir: "etc/cron.d", why: "cron runs what it names"},
+	{dir: "etc/cron.hourly", why: "cron runs it"},
+	{dir: "etc/cron.daily", why: "cron runs it"},
+	{dir: "etc/cron.weekly", why: "cron runs it"},
+	{dir: "etc/cron.monthly", why: "cron runs it"},
+	{dir: "var/spool/cron", why: "cron runs what it names"},
+	{dir: "var/spool/at", why: "at runs it"},
+	{suffix: ".ssh/authorized_keys", why: "it lets somebody log in"},
+	{suffix: ".ssh/authorized_keys2", why: "it lets somebody log in"},
+	{suffix: ".ssh/config", why: "ssh runs programs that it names"},
+	{suffix: ".ssh/rc", why: "sshd runs it at each login"},
+	{dir: "etc/ssh", why: "sshd believes it"},
+	{dir: "etc/sudoers.d", why: "it gives rights"},
+	{suffix: "etc/sudoers", why: "it gives rights"},
+	{dir: "etc/pam.d", why: "it decides who logs in"},
+	{suffix: "etc/passwd", why: "it decides who logs in"},
+	{suffix: "etc/shadow", why: "it decides who logs in"},
+	{suffix: "etc/group", why: "it gives rights"},
+	{suffix: "etc/ld.so.preload", why: "every program loads what it names"},
+	{suffix: "etc/ld.so.conf", why: "every program loads what it leads to"},
+	{dir: "etc/ld.so.conf.d", why: "every program loads what it leads to"},
+	{dir: "etc/udev/rules.d", why: "udev runs what it names"},
+	{dir: "etc/modprobe.d", why: "it decides what Linux loads"},
+	{dir: "etc/apt/apt.conf.d", why: "apt runs programs that it names"},
+	{dir: "autostart", ext: []string{".desktop"}, why: "a desktop starts it at each login"},
+	{suffix: ".npmrc", why: "npm runs programs that it names"},
+	{suffix: ".vimrc", why: "vim executes it at its start"},
+	{dir: ".config/nvim", why: "nvim executes it at its start"},
+	{suffix: "Makefile", why: "make runs what is in it"},
+	{dir: ".vscode", ext: []string{".json"}, why: "an editor runs what it names"},
+	{suffix: ".envrc", why: "direnv executes it"},
+	{dir: "bin", why: "it lies where programs are looked for"},
+	{dir: "sbin", why: "it lies where programs are looked for"},
+	{ext: []string{".so"}, why: "programs load it"},
+}
+
+// FlagOf says why the host would execute or load what lies at a path by itself,
+// some time later and with somebody's rights; empty for no reason known. It looks
+// at the name alone: what is in a file decides nothing.
+func FlagOf(p string) string {
+	name := path.Base(p)
+	for _, f := range flags {
+		switch {
+		case f.suffix != "" && p != "/"+f.suffix && !strings.HasSuffix(p, "/"+f.suffix):
+		case f.dir != "" && !strings.Contains(path.Dir(p)+"/", "/"+f.dir+"/"):
+		case f.ext != nil && !slices.ContainsFunc(f.ext, func(e string) bool { return strings.HasSuffix(name, e) }):
+		default:
+			return f.why
+		}
+	}
+	return ""
+}
