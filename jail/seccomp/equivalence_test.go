@@ -154,18 +154,3 @@ func TestProgramsFitLinux(t *testing.T) {
 		}
 	}
 }
-
-// The call that installs a program must get past those installed before.
-func TestProgramsLetTheNextOneIn(t *testing.T) {
-	for _, name := range sourceNames(t) {
-		for _, arch := range bothArches {
-			filter := precompiled(t, name, arch)
-			filter.Programs = filter.Programs[:len(filter.Programs)-1]
-			nr, _ := number("seccomp", arch)
-			args := [6]uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC}
-			if got := machineOf(t, filter).answer(t, nr, args); got != retAllow {
-				t.Errorf("%s %s: seccomp before the last program: %s", name, arch, show(got))
-			}
-		}
-	}
-}

@@ -1,3 +1,5 @@
+//go:build seccomp && cgo
+
 package seccomp
 
 import (
@@ -221,6 +223,21 @@ func BenchmarkCompile(b *testing.B) {
 	for b.Loop() {
 		if _, err := Compile("compatible", document, "amd64"); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// The call that installs a program must get past those installed before.
+func TestProgramsLetTheNextOneIn(t *testing.T) {
+	for _, name := range sourceNames(t) {
+		for _, arch := range bothArches {
+			filter := precompiled(t, name, arch)
+			filter.Programs = filter.Programs[:len(filter.Programs)-1]
+			nr, _ := number("seccomp", arch)
+			args := [6]uint64{unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC}
+			if got := machineOf(t, filter).answer(t, nr, args); got != retAllow {
+				t.Errorf("%s %s: seccomp before the last program: %s", name, arch, show(got))
+			}
 		}
 	}
 }
