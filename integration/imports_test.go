@@ -30,7 +30,7 @@ var importRules = []importRule{
 	{pkg: "cellblock/kernel/front/...", may: []string{"cellblock/kernel", "cellblock/policy/..."},
 		reason: "a front speaks to sessions; it never reaches past the kernel into the jail"},
 	{pkg: "cellblock/kernel/shadow", stdlib: true,
-		reason: "a layer is files that nobody trusts: what reads them and writes the host stays small enough to read"},
+		reason: "a layer is files that nobody trusts: what reads them stays small enough to read"},
 	{pkg: "cellblock/kernel/wire", stdlib: true,
 		reason: "the wire decodes bytes of a worker nobody trusts: it stays small enough to read"},
 	{pkg: "cellblock/policy/...", may: []string{"cellblock/policy/..."},

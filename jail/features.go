@@ -199,7 +199,7 @@ var remedies = map[Feature]string{
 	NetworkNamespace: "raise sysctl user.max_net_namespaces, or use a Linux with CONFIG_NET_NS",
 	CgroupNamespace:  "raise sysctl user.max_cgroup_namespaces, or use Linux 4.6 or later",
 	FreshProc:        "run outside a container that masks parts of /proc, or start that container with unmasked /proc",
-	Overlay:          "use Linux 5.11 or later with overlayfs (modprobe overlay)",
+	Overlay:          "use Linux 5.11 or later with overlayfs (modprobe overlay); for a launcher that is root, 6.15 or later",
 	Landlock:         "use Linux 5.13 or later with landlock in the list of lsm= on its command line",
 	Seccomp:          "use a Linux with CONFIG_SECCOMP_FILTER",
 	SeccompNotify:    "use Linux 5.5 or later",

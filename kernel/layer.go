@@ -56,12 +56,7 @@ func (l *layer) ready(s *Session) error {
 	defer l.mu.Unlock()
 	if l.made == nil {
 		covers, left := jail.ShadowPlaces(jail.Probe())
-		meta := shadow.Meta{Session: s.name, Directory: s.dir, Kept: []string{s.dir}}
-		for _, r := range s.policy.Allow {
-			if s.wholly(r) && r.Path != s.dir && !isPrivate(r.Path) {
-				meta.Kept = append(meta.Kept, r.Path)
-			}
-		}
+		meta := shadow.Meta{Session: s.name, Directory: s.dir}
 		for _, r := range s.policy.Refusals() {
 			meta.Refused = append(meta.Refused, shadow.Refusal{Path: r.Path, Rule: r.ID, Reason: r.Reason})
 		}

@@ -229,7 +229,7 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 	}
 	t.AuditPolicy = auditText(s.policy.Mode, len(outside), inside)
 	if len(outside) > 0 && s.layer != nil {
-		return fmt.Sprintf("\n[audit policy] %d mutation(s) outside session cwd, of which nothing reaches the host unless somebody commits layer %s:\n%s", len(outside), s.layer.id(), marshal(outside))
+		return fmt.Sprintf("\n[audit policy] %d mutation(s) outside session cwd, of which nothing reaches the host: layer %s has them:\n%s", len(outside), s.layer.id(), marshal(outside))
 	}
 	if len(outside) == 0 || s.policy.Mode != policy.Report {
 		return ""

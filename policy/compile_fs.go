@@ -211,7 +211,7 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 	}
 	switch {
 	case c.mode == Shadow && guarded && root == "/":
-		// What is made there stays in the layer, and is never carried over.
+		// What is made there stays in the layer, whose diff tells it as a conflict.
 		rule.Enforced, rule.Inside, rule.Pins = false, false, nil
 	case !guarded && c.treeWritable():
 		// Nothing is there to hide, and nothing of the host's is made for it.

@@ -15,11 +15,11 @@ import (
 func newShadow(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shadow",
-		Short: "Look at what sessions in mode shadow have changed, carry it over, or drop it",
+		Short: "Look at what sessions in mode shadow have changed, or drop it",
 		Long: `In mode shadow what a session changes outside of its directory goes to a layer of
 its own, and the host's files stay as they are. A layer in which something differs
 stays when its session ends, below $XDG_STATE_HOME/cellblock/shadow (by default
-~/.local/state), until it is committed or discarded.
+~/.local/state), until it is discarded.
 
 SESSION is the name of a layer, the name of its session, or "last".`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -144,7 +144,8 @@ func newShadowDiff(c *console) *cobra.Command {
 		Short: "Tell how a layer differs from the host",
 		Long: `Compare a layer with the host as it is now: files that were created, changed,
 renamed, replaced or deleted. A "!" says why the host would execute or load the
-file by itself later; "conflict" says why it cannot be carried over as it is.
+file by itself later; "conflict" says why it should not be copied to the host
+as it is.
 
 The exit code is 1 when something differs.`,
 		Example: `  cellblock shadow diff last

@@ -48,13 +48,12 @@ type Change struct {
 	New   *File    `json:"new,omitempty"`   // in the layer
 	// Flag says why the host would execute or load the file by itself later.
 	Flag string `json:"flag,omitempty"`
-	// Conflict says why the change cannot be carried over as it is.
+	// Conflict says why the change should not be copied to the host as it is.
 	Conflict string `json:"conflict,omitempty"`
 
 	tree   Tree
 	copied bool   // it began as a copy of a file of the host
 	name   string // beneath the tree's upper directory
-	from   string // beneath the tree's directory on the host: where it was renamed from
 }
 
 // Diff is a layer's difference from the host, in the order of paths.

@@ -182,7 +182,7 @@ func (w *walk) subdirectory(upper, lower int, c Change, name, where string, mine
 			w.unread(c.name, fmt.Sprintf("a mark says that it was %q, which is no path of the tree", redirect))
 			return
 		}
-		c.Kind, c.from, c.From = Renamed, from, path.Join(w.tree.Path, from)
+		c.Kind, c.From = Renamed, path.Join(w.tree.Path, from)
 		if under, err = hostDir(c.From); err != nil {
 			under, c.Conflict = -1, "what was renamed is gone from the host: "+err.Error()
 		}

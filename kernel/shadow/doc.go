@@ -1,6 +1,6 @@
 // Package shadow keeps the layers of sessions in mode shadow: what a session has
 // changed outside of its directory, beside the host's files, which stay as they
-// are. It tells a layer's difference from the host, carries it over, or drops it.
+// are. It tells a layer's difference from the host, or drops it.
 //
 //	layer, err := shadow.Open(dir, "20260101T120000.000-4711-1")
 //	diff, err := layer.Diff()
@@ -11,7 +11,7 @@
 // A layer lies in a directory of the launcher's own that no session sees:
 //
 //	layer.json   what it belongs to, and which directories of the host it covers
-//	lock         locked while its session lives, or while a command changes it
+//	lock         locked while its session lives, or while a command drops it
 //	0/upper …    overlayfs's upper layer of the first of them
 //
 // Everything below "upper" was made by a session and is not trusted: names, links,

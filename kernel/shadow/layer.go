@@ -23,7 +23,7 @@ type Tree struct {
 }
 
 // Refusal is a path that an enforced rule keeps from being changed. What a session
-// makes there, where there was nothing to refuse with, is never carried over.
+// makes there, where there was nothing to refuse with, is a conflict in the diff.
 type Refusal struct {
 	Path   string `json:"path"`
 	Rule   string `json:"rule"`
@@ -36,11 +36,8 @@ type Meta struct {
 	Session   string    `json:"session"`
 	Directory string    `json:"directory"` // of the session
 	Born      time.Time `json:"born"`      // by the clock of the file system
-	UID       int       `json:"uid"`       // of the launcher
 	Trees     []Tree    `json:"trees"`
-	// Kept are directories that the session changes on the host itself.
-	Kept    []string  `json:"kept,omitempty"`
-	Refused []Refusal `json:"refused,omitempty"`
+	Refused   []Refusal `json:"refused,omitempty"`
 }
 
 const version = 1
@@ -54,7 +51,7 @@ type Layer struct {
 }
 
 // ErrInUse says that a layer's session still runs, or that another command is
-// changing the layer.
+// dropping the layer.
 var ErrInUse = errors.New("in use: end its session first, or the command that works on it")
 
 // ErrNone says that there is no layer of this name.
@@ -86,7 +83,7 @@ func (l *Layer) fill(covers []string) (err error) {
 	if err = l.hold(); err != nil {
 		return err
 	}
-	l.Version, l.UID = version, os.Geteuid()
+	l.Version = version
 	for i, path := range covers {
 		tree := Tree{Path: path, Dir: strconv.Itoa(i)}
 		upper := filepath.Join(l.Path, tree.Dir, "upper")

@@ -74,12 +74,12 @@ func sumOf(p string) (sum [sha256.Size]byte, ok bool) {
 	return [sha256.Size]byte(h.Sum(nil)), true
 }
 
-// judge says what is to be known of a change before it is carried over.
+// judge says what is to be known of a change before anybody copies it to the host.
 func (l *Layer) judge(c *Change) {
 	if c.Kind != Deleted {
 		c.Flag = FlagOf(c.Path)
 		if c.Flag == "" && c.New.Type == "file" && c.New.Mode&0o6000 != 0 {
-			c.Flag = "it has a set-id bit, which is left out when it is carried over"
+			c.Flag = "it has a set-id bit"
 		}
 	}
 	if c.Conflict == "" {
@@ -87,7 +87,8 @@ func (l *Layer) judge(c *Change) {
 	}
 }
 
-// conflict says why a change cannot be carried over as it is; empty when it can.
+// conflict says why a change should not be copied to the host as it is; empty for
+// no reason.
 func (l *Layer) conflict(c Change) string {
 	for _, r := range l.Refused {
 		for _, p := range []string{c.Path, c.From} {
