@@ -65,9 +65,10 @@ for _ in range(50): subprocess.run(["sh", "-c", "(sleep 0.05 &) ; exit 0"])
 time.sleep(0.5)
 print(sum(open(f"/proc/{d}/stat").read().rsplit(")", 1)[1].split()[0] == "Z" for d in os.listdir("/proc") if d.isdigit()))`, "0"},
 		{"killing pid 1", `import os, signal, time
-for s in range(1, 65):
-    try: os.kill(1, s)
-    except OSError: pass
+for _ in range(300):
+    for s in range(1, 65):
+        try: os.kill(1, s)
+        except OSError: pass
 time.sleep(0.2); print("alive")`, "alive"},
 		{"processor count", `import os; print(os.path.exists("/sys/devices/system/cpu/online"), os.cpu_count() > 0)`, "True True"},
 	}

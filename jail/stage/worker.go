@@ -1,8 +1,6 @@
 package stage
 
 import (
-	"os"
-	"os/signal"
 	"syscall"
 	"unsafe"
 
@@ -26,7 +24,9 @@ func (s *stage) worker(*plan.Step) error {
 		files = append(files, wireFD)
 	}
 	// Before the birth, so that no signal of the worker's comes too early.
-	ignoreSignals()
+	if err := ignoreSignals(); err != nil {
+		return err
+	}
 	pidfd := -1
 	attr := &syscall.ProcAttr{Dir: w.Dir, Env: w.Env, Files: files, Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &pidfd}}
 	if errno := inject("fork"); errno != 0 {
@@ -87,13 +87,6 @@ func (s *stage) sendBorn(pid, pidfd int) error {
 		return &callError{"sendmsg", "launcher", err.(syscall.Errno)}
 	}
 	return syscall.Close(pidfd)
-}
-
-// ignoreSignals keeps pid 1 alive whatever its own children send it. Handlers,
-// not SIG_IGN: that would be inherited. SIGKILL and SIGSTOP from inside do not
-// reach the first process of a pid namespace.
-func ignoreSignals() {
-	signal.Notify(make(chan os.Signal, 1))
 }
 
 // watchLauncher ends the stage when the other end of the control socket is gone
