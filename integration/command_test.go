@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 	// The records of the sessions under test are not the user's.
 	state, err := os.MkdirTemp("", "cellblock-test-state-")
 	if err == nil {
-		err = os.Setenv("XDG_STATE_HOME", state)
+		err = os.Setenv("XDG_STATE_HOME", state) //nolint:forbidigo // before any test, for all of them
 	}
 	if err != nil {
 		panic(err)

@@ -2,6 +2,7 @@ package jail
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -193,7 +194,7 @@ const signalProcessGroup = 1 << 2
 // have stayed in its process group, as a terminal does.
 func (p *Process) SignalGroup(sig syscall.Signal) error {
 	err := p.signal(&p.workerfd, sig, signalProcessGroup)
-	if err != unix.EINVAL {
+	if !errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	// The worker leads its group, and its number is not given out again while the

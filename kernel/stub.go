@@ -196,7 +196,7 @@ func makeAt(draft, path string, kind policy.Stub) error {
 		return wrap("create", draft, err)
 	}
 	unix.Close(fd)
-	defer unix.Unlinkat(parent, from, 0)
+	defer func() { _ = unix.Unlinkat(parent, from, 0) }() // it has its new name, or the error that matters is returned
 	at, err := unix.TimeToTimespec(stubTime)
 	if err == nil {
 		err = errors.Join(adopt(parent, from), unix.UtimesNanoAt(parent, from, []unix.Timespec{at, at}, unix.AT_SYMLINK_NOFOLLOW))

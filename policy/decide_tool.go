@@ -79,7 +79,7 @@ func (t ToolsPart) decide(op ToolOp) Decision {
 			continue
 		}
 		// A schema that cannot be read, which Parse would have refused, denies.
-		if mismatch, broken := r.check(value); mismatch == nil || broken {
+		if broken, mismatch := r.check(value); mismatch == nil || broken {
 			return deny(r.ID, r.Reason, r.Line)
 		}
 	}
@@ -89,7 +89,7 @@ func (t ToolsPart) decide(op ToolOp) Decision {
 		if r.Effect != Allow || !r.about(op) {
 			continue
 		}
-		switch err, _ := r.check(value); {
+		switch _, err := r.check(value); {
 		case err != nil:
 			near, why = &t.Rules[i], "the arguments are not what the rule allows: "+err.Error()
 		case r.Limits.ArgumentBytes > 0 && int64(len(arguments)) > r.Limits.ArgumentBytes:
@@ -121,13 +121,13 @@ func (r ToolRule) about(op ToolOp) bool {
 
 // check holds the arguments against the rule's schema; broken says that there is
 // none that can be read.
-func (r ToolRule) check(arguments any) (mismatch error, broken bool) {
+func (r ToolRule) check(arguments any) (broken bool, mismatch error) {
 	if len(r.Schema) == 0 {
-		return nil, false
+		return false, nil
 	}
 	schema, err := resolveSchema(r.Schema)
 	if err != nil {
-		return err, true
+		return true, err
 	}
-	return schema.Validate(arguments), false
+	return false, schema.Validate(arguments)
 }

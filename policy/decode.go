@@ -131,12 +131,12 @@ func (n *node) show() string {
 	return n.text
 }
 
-// number reads an integer within bounds.
-func (d *decoder) number(what string, low, high int64, to func(int64)) func(*node) {
+// number reads an integer from 1 to high.
+func (d *decoder) number(what string, high int64, to func(int64)) func(*node) {
 	return func(n *node) {
 		v, err := strconv.ParseInt(n.text, 10, 64)
-		if n.kind != numberNode || err != nil || v < low || v > high {
-			d.fail(n.line, fmt.Sprintf("%s is %s", what, n.show()), fmt.Sprintf("write a whole number from %d to %d", low, high))
+		if n.kind != numberNode || err != nil || v < 1 || v > high {
+			d.fail(n.line, fmt.Sprintf("%s is %s", what, n.show()), fmt.Sprintf("write a whole number from 1 to %d", high))
 			return
 		}
 		to(v)
@@ -164,7 +164,7 @@ func (d *decoder) document(n *node) Document {
 	var doc Document
 	version := int64(-1)
 	d.mapping(n, "the document",
-		field{"version", true, d.number("version", Version, Version, func(v int64) { version = v })},
+		field{"version", true, d.number("version", Version, func(v int64) { version = v })},
 		field{"name", true, d.text("name", &doc.Name)},
 		field{"description", false, d.text("description", &doc.Description)},
 		field{"fs", true, func(n *node) { d.fs(n, &doc.FS) }},

@@ -20,7 +20,7 @@ func (d *decoder) net(n *node, to *NetPart) {
 			r := InboundRule{Line: n.line}
 			d.mapping(n, "a rule of net.inbound",
 				field{"name", true, d.text("name", &r.Name)},
-				field{"port", true, d.number("port", 1, 65535, func(v int64) { r.Port = int(v) })},
+				field{"port", true, d.number("port", 65535, func(v int64) { r.Port = int(v) })},
 				field{"reason", true, d.text("reason", &r.Reason)})
 			switch {
 			case d.err != nil:
@@ -66,10 +66,10 @@ func (d *decoder) netRule(n *node, number int) NetRule {
 			case n.kind == textNode && n.text == "any":
 			case n.kind == listNode && len(n.list) > 0:
 				for _, part := range n.list {
-					d.number("port", 1, 65535, func(v int64) { r.Ports = append(r.Ports, int(v)) })(part)
+					d.number("port", 65535, func(v int64) { r.Ports = append(r.Ports, int(v)) })(part)
 				}
 			case n.kind == numberNode:
-				d.number("port", 1, 65535, func(v int64) { r.Ports = Ports{int(v)} })(n)
+				d.number("port", 65535, func(v int64) { r.Ports = Ports{int(v)} })(n)
 			default:
 				d.fail(n.line, "port is "+n.show(), "write a port, a list of ports, or any")
 			}

@@ -67,8 +67,8 @@ func (d *decoder) toolRule(n *node, number int) ToolRule {
 		}},
 		field{"limits", false, func(n *node) {
 			d.mapping(n, "limits of a tool",
-				field{"calls", false, d.number("calls", 1, 1<<53, func(v int64) { r.Limits.Calls = v })},
-				field{"argument-bytes", false, d.number("argument-bytes", 1, 1<<53, func(v int64) { r.Limits.ArgumentBytes = v })})
+				field{"calls", false, d.number("calls", 1<<53, func(v int64) { r.Limits.Calls = v })},
+				field{"argument-bytes", false, d.number("argument-bytes", 1<<53, func(v int64) { r.Limits.ArgumentBytes = v })})
 		}},
 		field{"effect", true, word(d, "effect", &r.Effect, Allow, Deny)},
 		field{"reason", true, d.text("reason", &r.Reason)})

@@ -32,8 +32,8 @@ func newAuditTail(c *console) *cobra.Command {
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written, until a Ctrl-C")
 	cmd.Flags().IntVarP(&lines, "lines", "n", 10, "how many records")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the records as they are")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		path := ""
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		var path string
 		if len(args) == 1 {
 			path = args[0]
 		} else {

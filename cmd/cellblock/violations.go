@@ -46,7 +46,7 @@ func newViolations(c *console) *cobra.Command {
 	cmd.Flags().StringVar(&session, "session", "", "a session's name, its directory, or the file of its record (default: the newest)")
 	cmd.Flags().IntVarP(&number, "number", "n", 20, "how many, the latest last")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON, one line each")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+	cmd.RunE = func(_ *cobra.Command, _ []string) error {
 		path, err := logOf(session)
 		if err != nil {
 			return err

@@ -259,7 +259,7 @@ func (s *stage) newTmpfs(object, data string, flags uint64) (int, error) {
 	if _, err := call("fstat", object, syscall.SYS_FSTAT, uintptr(fd), uintptr(unsafe.Pointer(&stat)), 0, 0, 0); err != nil {
 		return -1, err
 	}
-	s.devices = append(s.devices, uint64(stat.Dev))
+	s.devices = append(s.devices, stat.Dev)
 	return fd, nil
 }
 

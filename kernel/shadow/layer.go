@@ -113,7 +113,7 @@ func resemble(upper, path string) error {
 	if !ok {
 		return fmt.Errorf("stat %s: no owner", path)
 	}
-	mode := uint32(stat.Mode) & 0o1777
+	mode := stat.Mode & 0o1777
 	if os.Geteuid() == 0 {
 		if err := os.Chown(upper, int(stat.Uid), int(stat.Gid)); err != nil {
 			return err

@@ -2,6 +2,7 @@ package shadow
 
 import (
 	"crypto/sha256"
+	"errors"
 	"io"
 	"path"
 	"slices"
@@ -116,7 +117,7 @@ func (l *Layer) conflict(c Change) string {
 // are free to alter: only its kind counts.
 func (l *Layer) underneath(p string, c Change) string {
 	dir, err := hostDir(path.Dir(p))
-	if err == unix.ENOENT || err == unix.ENOTDIR {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
 		return "" // its directory is new as well
 	}
 	if err != nil {
@@ -124,7 +125,7 @@ func (l *Layer) underneath(p string, c Change) string {
 	}
 	defer unix.Close(dir)
 	s, err := lstat(dir, path.Base(p))
-	if err == unix.ENOENT && c.Kind == Created && c.copied {
+	if errors.Is(err, unix.ENOENT) && c.Kind == Created && c.copied {
 		// It was renamed and changed, or the host has removed the file since.
 		if above, err := lstat(dir, "."); err == nil && !changed(above).Before(l.Born) {
 			return "it began as a copy of a file of the host, and names in its directory were changed there after the session began"

@@ -195,7 +195,7 @@ func (l *Log) undo(n int64, cause error) error {
 		cause = path.Err // our error names the file
 	}
 	if err := l.file.Truncate(l.size - n); err != nil {
-		l.broken = fmt.Errorf("%w, and what was half written cannot be taken back: %v", cause, err)
+		l.broken = fmt.Errorf("%w, and what was half written cannot be taken back: %w", cause, err)
 		return l.broken
 	}
 	l.size -= n

@@ -38,9 +38,9 @@ func Read(r io.Reader) iter.Seq2[Entry, error] {
 			raw, err := line(lines, buffer[:0])
 			buffer = raw
 			switch {
-			case err == io.EOF && len(raw) == 0:
+			case errors.Is(err, io.EOF) && len(raw) == 0:
 				return
-			case err == io.EOF:
+			case errors.Is(err, io.EOF):
 				yield(Entry{Line: n, Raw: raw}, ErrTorn)
 				return
 			case errors.Is(err, ErrLineTooLong):
@@ -54,7 +54,7 @@ func Read(r io.Reader) iter.Seq2[Entry, error] {
 			}
 			record, err := decodeRecord(raw)
 			if err != nil {
-				err = fmt.Errorf("%w: %v", ErrNoRecord, err)
+				err = fmt.Errorf("%w: %w", ErrNoRecord, err)
 			}
 			if !yield(Entry{Line: n, Record: record, Raw: raw}, err) {
 				return
@@ -82,7 +82,7 @@ func line(r *bufio.Reader, buffer []byte) ([]byte, error) {
 			return buffer, ErrLineTooLong
 		case ended:
 			return buffer, nil
-		case err != bufio.ErrBufferFull:
+		case !errors.Is(err, bufio.ErrBufferFull):
 			return buffer, err
 		}
 	}

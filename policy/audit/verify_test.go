@@ -2,6 +2,7 @@ package audit
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -170,7 +171,7 @@ func TestALogIsReadWithinBounds(t *testing.T) {
 		}
 		lines, errs = append(lines, e.Line), append(errs, err)
 	}
-	if len(lines) != 3 || errs[0] != ErrLineTooLong || errs[1] == nil || errs[2] != ErrTorn {
+	if len(lines) != 3 || !errors.Is(errs[0], ErrLineTooLong) || errs[1] == nil || !errors.Is(errs[2], ErrTorn) {
 		t.Errorf("%v %v", lines, errs)
 	}
 }
