@@ -25,6 +25,7 @@ func TestWorkerIsAnOrdinaryProcess(t *testing.T) {
 					t.Errorf("%s: %s", c.code, found)
 				}
 			}
+			s.shows(`import socket; socket.gethostbyaddr(socket.gethostbyname(socket.gethostname()))[0]`, "'cellblock'")
 			s.shows(`import grp, pwd; bool(pwd.getpwuid(os.getuid()).pw_name and grp.getgrgid(os.getgid()).gr_name)`, "True")
 		})
 	}

@@ -1,10 +1,10 @@
 package kernel
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
-	"os/user"
 	"path/filepath"
 	"strconv"
 
@@ -38,9 +38,6 @@ func (s *Session) jailTier() (func(context.Context, launch) (process, error), er
 	profile, filter, err := s.profileOf()
 	if err != nil {
 		return nil, err
-	}
-	if _, err := jail.Sweep(); err != nil {
-		return nil, fmt.Errorf("sweep control groups of dead launchers: %w", err)
 	}
 	return func(ctx context.Context, l launch) (process, error) {
 		spec, err := s.jailSpec(profile, filter, l)
@@ -91,11 +88,14 @@ func PlanFor(opts Options, host jail.Features) (*plan.Plan, error) {
 	return jail.Compile(spec, host)
 }
 
+// hostname is what a session takes its host for: the real one is not its business.
+const hostname = "cellblock"
+
 func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l launch) (jail.Spec, error) {
 	limits := s.policy.Limits
 	spec := jail.Spec{
 		Name: s.name, Argv: l.argv, Env: l.env, Dir: l.dir,
-		Tree: jail.TreeWritable, Network: jail.NetHost, Hostname: "cellblock", Seccomp: filter,
+		Tree: jail.TreeWritable, Network: jail.NetHost, Hostname: hostname, Seccomp: filter,
 		Limits: jail.Limits{MemoryBytes: limits.MemoryBytes, Tasks: limits.Tasks, OpenFiles: limits.OpenFiles,
 			FileSizeBytes: limits.FileSizeBytes, CPUSeconds: limits.CPUSeconds, TmpBytes: limits.TmpBytes},
 		IDs:   jail.IDs{UID: s.opts.HostUID, GID: s.opts.HostGID},
@@ -135,6 +135,8 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 		spec.Binds = append(spec.Binds, ownBind(path, "the interpreter, read-only"))
 	}
 	spec.Files = append(spec.Files, s.accounts()...)
+	// An address of its own, as Debian gives one: the way back from 127.0.0.1 is localhost.
+	spec.Files = append(spec.Files, with("/etc/hosts", "127.0.1.1 "+hostname+"\n", "the session's host name has an address"))
 	spec.Files = append(spec.Files, s.resolver()...)
 	return spec, nil
 }
@@ -160,16 +162,31 @@ func (o Options) workerIDs() (uid, gid int) {
 }
 
 // accounts give the worker's ids their names where they have none: much software
-// asks who it is.
+// asks who it is. The files alone count: a directory service is out of reach inside.
 func (s *Session) accounts() (files []jail.File) {
 	uid, gid := s.opts.workerIDs()
-	if _, err := user.LookupId(strconv.Itoa(uid)); err != nil {
+	if !named("/etc/passwd", uid) {
 		files = append(files, with("/etc/passwd", fmt.Sprintf("session:x:%d:%d:session:/tmp/home:/bin/sh\n", uid, gid), "the worker's id has a name"))
 	}
-	if _, err := user.LookupGroupId(strconv.Itoa(gid)); err != nil {
+	if !named("/etc/group", gid) {
 		files = append(files, with("/etc/group", fmt.Sprintf("session:x:%d:\n", gid), "the worker's group has a name"))
 	}
 	return files
+}
+
+// named says whether an account file, passwd(5) or group(5), has a name for an id.
+func named(path string, id int) bool {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return false
+	}
+	for line := range bytes.Lines(content) {
+		fields := bytes.SplitN(line, []byte(":"), 4)
+		if len(fields) == 4 && string(fields[2]) == strconv.Itoa(id) {
+			return true
+		}
+	}
+	return false
 }
 
 // with is a file of the host with one line more.

@@ -16,7 +16,7 @@ var libraries = []struct{ path, reason string }{
 	{"/lib", "shared libraries"}, {"/lib64", "shared libraries"}, {"/usr/lib", "shared libraries"}, {"/usr/lib64", "shared libraries"},
 	{"/usr/local/lib", "shared libraries"}, {"/etc/ld.so.cache", "where the loader finds libraries"}, {"/etc/ld.so.conf", "where the loader finds libraries"},
 	{"/etc/ld.so.conf.d", "where the loader finds libraries"}, {"/usr/share/zoneinfo", "time zones"}, {"/etc/localtime", "the time zone"},
-	{"/etc/passwd", "names of users"}, {"/etc/group", "names of groups"}, {"/etc/nsswitch.conf", "where names are looked up"},
+	{"/etc/passwd", "names of users"}, {"/etc/group", "names of groups"}, {"/etc/hosts", "names of hosts"}, {"/etc/nsswitch.conf", "where names are looked up"},
 }
 
 // interpreterNeeds lists what an interpreter reads and executes whatever the

@@ -29,6 +29,7 @@ type Session struct {
 	record *recorder
 	layer  *layer // of mode shadow; nil in the others
 	start  func(context.Context, launch) (process, error)
+	swept  *sweeping
 
 	turn chan struct{} // holds one token; who has it runs
 
@@ -45,8 +46,9 @@ type Session struct {
 var sessions atomic.Int64
 
 // Open checks the options and the session directory, opens the audit record and
-// removes what killed launchers left. No worker is started before the first call
-// or Start. The error is an *audit.OpenError when it is the record's.
+// begins to remove what killed launchers left, which has ended when the first
+// worker is ready, or with Close. No worker is started before the first call or
+// Start. The error is an *audit.OpenError when it is the record's.
 func Open(opts Options) (*Session, error) {
 	makeState(opts)
 	s, err := newSession(opts)
@@ -70,7 +72,7 @@ func Open(opts Options) (*Session, error) {
 	if err := s.openRecord(); err != nil {
 		return nil, err
 	}
-	sweepTemp()
+	s.swept = s.sweep()
 	s.turn <- struct{}{}
 	return s, nil
 }
@@ -216,6 +218,11 @@ func (s *Session) live(ctx context.Context) (*worker, error) {
 		}
 	}()
 	w, err := startWorker(ctx, s, s.generation+1)
+	if err == nil {
+		if err = s.swept.wait(); err != nil {
+			w.discard()
+		}
+	}
 	if err != nil && ctx.Err() != nil {
 		return nil, errStopped{context.Cause(ctx)}
 	}
@@ -354,7 +361,7 @@ func (s *Session) Close() error {
 	if kept != "" {
 		end.Facts["layer"] = kept
 	}
-	return errors.Join(err, s.record.close(append(append(s.record.counted(), last...), end)...))
+	return errors.Join(err, s.swept.wait(), s.record.close(append(append(s.record.counted(), last...), end)...))
 }
 
 func skillRoots(home string) []string {
