@@ -94,7 +94,7 @@ func TestARunIsRecorded(t *testing.T) {
 			}
 			for _, name := range []string{dir, got[0].Session, found[0]} {
 				out := cli("violations", "--session", name)
-				if out.code != 0 || !strings.Contains(out.stdout, decision+": open /etc/cellblock-no-such/x") || !strings.Contains(out.stdout, "beneath "+dir) ||
+				if out.code != 0 || !strings.Contains(out.stdout, decision+": write /etc/cellblock-no-such/x") || !strings.Contains(out.stdout, "beneath "+dir) ||
 					!strings.Contains(out.stdout, `{path: "/etc/cellblock-no-such/x", access: [write], effect: allow`) {
 					t.Errorf("violations --session %s: %+v", name, out)
 				}

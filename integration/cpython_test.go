@@ -119,14 +119,16 @@ func missing(outside, inside map[string]bool) []string {
 const runTests = `
 import json, os, subprocess, sys
 import xml.etree.ElementTree as tree
-def run_tests(python, modules):
+def run_tests(python, modules, ignored=()):
     passed = {}
     for module in modules:
         report = os.path.abspath("report.xml")
         if os.path.exists(report): os.unlink(report)
-        subprocess.run([python, "-m", "test", "--timeout", "300", "--junit-xml", report, module],
+        subprocess.run([python, "-m", "test", "--timeout", "300", "--junit-xml", report, *[a for pattern in ignored for a in ("--ignore", pattern)], module],
                        stdin=subprocess.DEVNULL, stdout=open("log-" + module, "w"), stderr=subprocess.STDOUT)
-        if not os.path.exists(report): continue
+        if not os.path.exists(report):
+            print(module + ": no report; its log ends in", open("log-" + module).read()[-2000:], file=sys.stderr)
+            continue
         passed[module] = sorted({case.get("name") for case in tree.parse(report).iter("testcase")
             if case.get("result") == "completed" and case.find("failure") is None and case.find("error") is None and case.find("skipped") is None})
     return passed
@@ -165,10 +167,25 @@ func runInside(t *testing.T, bin string, modules []string) passes {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// Whole families that are excepted are not run: threads of theirs that fail make
+	// the runner itself fail at random.
+	excepted := []string{}
+	for _, e := range exceptions {
+		if strings.Contains(e.pattern, "*") {
+			excepted = append(excepted, e.pattern)
+		}
+	}
+	families, err := json.Marshal(excepted)
+	if err != nil {
+		t.Fatal(err)
+	}
 	s := open(t, python(bin), at(newDirIn(t, "/var/tmp")), memory(6<<30), tasks(2048), cellLimit(30*time.Minute))
-	result := s.kernelCall(runTests + fmt.Sprintf("\nopen('passed.json', 'w').write(json.dumps(run_tests(sys.executable, json.loads(%q)))); None", list))
+	result := s.kernelCall(runTests + fmt.Sprintf("\nopen('passed.json', 'w').write(json.dumps(run_tests(sys.executable, json.loads(%q), json.loads(%q)))); None", list, families))
 	if result.IsError {
 		t.Fatalf("inside: %s", result)
+	}
+	if result.Details.Stderr != "" {
+		t.Log("inside:", result.Details.Stderr)
 	}
 	defer s.kernel.Close()
 	return decodePasses(t, []byte(s.read("passed.json")))

@@ -25,7 +25,7 @@ var importRules = []importRule{
 		reason: "the command knows people; what it does goes through the kernel, or prints a plan"},
 	{pkg: "cellblock/cmd/cellblock-stage", may: []string{"cellblock/jail/stage", "cellblock/jail/plan"},
 		reason: "the stage pays for each import at every start of a session"},
-	{pkg: "cellblock/kernel", may: []string{"cellblock/policy/...", "cellblock/jail", "cellblock/jail/plan", "cellblock/jail/seccomp", "cellblock/pyruntime", "cellblock/profiles", "cellblock/kernel/wire", "cellblock/kernel/shadow"},
+	{pkg: "cellblock/kernel", may: []string{"cellblock/policy/...", "cellblock/jail", "cellblock/jail/plan", "cellblock/jail/seccomp", "cellblock/jail/observe", "cellblock/pyruntime", "cellblock/profiles", "cellblock/kernel/wire", "cellblock/kernel/shadow"},
 		reason: "the kernel sits on policy and jail, and below every front"},
 	{pkg: "cellblock/kernel/front/...", may: []string{"cellblock/kernel", "cellblock/policy/..."},
 		reason: "a front speaks to sessions; it never reaches past the kernel into the jail"},

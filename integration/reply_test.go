@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cellblock/kernel"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -151,4 +152,13 @@ func (r reply) String() string {
 		s = fmt.Sprintf("%s … (%d bytes in all)", s[:3000], len(s))
 	}
 	return s
+}
+
+// violations are those of the reply, decoded.
+func (r reply) violations() []kernel.Violation {
+	var found []kernel.Violation
+	if err := json.Unmarshal(r.Details.Policy.Violations, &found); err != nil {
+		panic(err)
+	}
+	return found
 }

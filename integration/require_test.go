@@ -24,6 +24,7 @@ var (
 	needUser       = register("user", probeUser)
 	needUserns     = register("userns", probeUserns)
 	needLandlock   = register("landlock", probeLandlock)
+	needNotify     = register("seccomp-notify", probeNotify)
 	needGit        = register("git", onPath("git"))
 	needNumpy      = register("numpy", pythonImports("numpy"))
 	needMatplotlib = register("matplotlib", pythonImports("matplotlib"))
@@ -80,6 +81,13 @@ func probeUserns() string {
 	cmd.SysProcAttr = newUserNamespace()
 	if err := cmd.Run(); err != nil {
 		return "no process can be started in a new user namespace: " + err.Error()
+	}
+	return ""
+}
+
+func probeNotify() string {
+	if found := jail.Probe().Get(jail.SeccompNotify); !found.Yes() {
+		return found.Why
 	}
 	return ""
 }

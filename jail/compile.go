@@ -176,6 +176,9 @@ func (c *compiler) features() error {
 	if c.spec.Tree == TreeShadow {
 		need = append(need, Overlay)
 	}
+	if c.spec.Observe {
+		need = append(need, SeccompNotify)
+	}
 	for _, f := range need {
 		found := c.host.Get(f)
 		if !found.No() {
@@ -216,7 +219,7 @@ func (c *compiler) features() error {
 }
 
 // canDegrade lists what a jail can do without and still be one.
-var canDegrade = map[Feature]bool{Landlock: true, Seccomp: true}
+var canDegrade = map[Feature]bool{Landlock: true, Seccomp: true, SeccompNotify: true}
 
 func (c *compiler) degrade(f Feature, why, remedy string) {
 	c.plan.Degraded = append(c.plan.Degraded, plan.Degradation{Feature: string(f), Why: why, Remedy: remedy})

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"cellblock/jail/landlock"
+	"cellblock/jail/observe"
 	"cellblock/jail/plan"
 )
 
@@ -30,6 +31,7 @@ func (c *compiler) restrict() {
 	c.stage(plan.Step{Op: plan.OpNoNewPrivs, Reason: "no program can give rights: set-id bits and file capabilities mean nothing"})
 	c.stage(plan.Step{Op: plan.OpUndumpable, Reason: "the worker cannot read or trace its pid 1"})
 	c.landlock()
+	c.observe()
 	for i, program := range c.spec.Seccomp.Programs {
 		if c.host.Lacks(Seccomp) {
 			break
@@ -45,6 +47,25 @@ func (c *compiler) restrict() {
 			Reason: "system calls that the profile does not allow fail, on all threads; the newest program's refusal counts"})
 	}
 }
+
+// observed reports whether the launcher is told of the worker's calls.
+func (c *compiler) observed() bool { return c.spec.Observe && !c.host.Lacks(SeccompNotify) }
+
+// observe comes before the filter, which refuses listeners, and after all else: what
+// is told of has to be answered.
+func (c *compiler) observe() {
+	if !c.observed() {
+		return
+	}
+	program := observe.Program()
+	c.plan.Observer = program
+	c.stage(plan.Step{Op: plan.OpObserve, Path: strconv.Itoa(len(program)) + " instructions",
+		Reason: "the launcher is told of changes, programs and connections before they come about, and lets them go on"})
+}
+
+// toldPath is where the witness makes a call for the launcher to be told of; proc(5)
+// takes no directories.
+const toldPath = "/proc/.cellblock-witness"
 
 func (c *compiler) landlock() {
 	abi := c.host.LandlockABI
@@ -180,6 +201,9 @@ func (c *compiler) witness() {
 	}
 	if c.spec.Network == NetNone {
 		check("connect", "connect", "", "no way out of the network namespace", "ENETUNREACH", "EPERM", "EACCES")
+	}
+	if c.observed() {
+		check("told", "tell", toldPath, "the launcher is told of changes", "told")
 	}
 	if len(c.plan.Programs) > 0 {
 		check("seccomp", "status", "Seccomp", "a filter is installed", "2")

@@ -34,6 +34,7 @@ func handMadeSpec(tree TreeAccess) Spec {
 		Hide:  []Hide{{Path: "/home/u/.ssh", Reason: "keys"}},
 		Files: []File{{Path: "/etc/passwd", Content: []byte("u:x:1000:1000::/tmp/home:/bin/sh\n"), Reason: "the id has an account"}},
 		Dirs:  []Dir{{"/tmp/home", 0o700, "home directory"}}, Limits: Limits{MemoryBytes: 1 << 30, Tasks: 64, OpenFiles: 1024, TmpBytes: 1 << 28},
+		Observe:  true,
 		Hostname: "cellblock", Seccomp: seccomp.Filter{Name: "none", Digest: "sha256:0", Programs: [][]seccomp.Insn{{{Code: 6, K: 0x7fff0000}}}}}
 	if tree == TreeWritable {
 		s.Network = NetHost

@@ -202,7 +202,7 @@ var remedies = map[Feature]string{
 	Overlay:          "use Linux 5.11 or later with overlayfs (modprobe overlay); for a launcher that is root, 6.15 or later",
 	Landlock:         "use Linux 5.13 or later with landlock in the list of lsm= on its command line",
 	Seccomp:          "use a Linux with CONFIG_SECCOMP_FILTER",
-	SeccompNotify:    "use Linux 5.5 or later",
+	SeccompNotify:    "use Linux 5.6 or later, with sysctl kernel.yama.ptrace_scope below 3",
 	CgroupMemory:     "delegate the memory controller to this user (systemd: Delegate=yes, or start with systemd-run --user --scope), or run as root",
 	CgroupTasks:      "delegate the pids controller to this user (systemd: Delegate=yes, or start with systemd-run --user --scope), or run as root",
 	Cgroup:           "delegate the memory and pids controllers to this user (systemd: Delegate=yes, or start with systemd-run --user --scope), or run as root",

@@ -26,7 +26,7 @@ func TestPostureOfALiveWorker(t *testing.T) {
 					"Uid": strings.Repeat(uid+" ", 3) + uid, "Gid": strings.Repeat(gid+" ", 3) + gid,
 					"CapInh": "0000000000000000", "CapPrm": "0000000000000000", "CapEff": "0000000000000000",
 					"CapBnd": "0000000000000000", "CapAmb": "0000000000000000",
-					"NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": strconv.Itoa(len(spec.Seccomp.Programs)),
+					"NoNewPrivs": "1", "Seccomp": "2", "Seccomp_filters": strconv.Itoa(len(spec.Seccomp.Programs) + 1),
 				}
 				if os.Geteuid() == 0 {
 					want["Groups"] = ""
@@ -50,7 +50,7 @@ func TestPostureOfALiveWorker(t *testing.T) {
 			if got := fds(t, process.StagePid()); got != "0 1 2 3" {
 				t.Errorf("stage: descriptors %s, want 0 1 2 3", got)
 			}
-			checkThreads(t, process.StagePid(), len(spec.Seccomp.Programs))
+			checkThreads(t, process.StagePid(), len(spec.Seccomp.Programs)+1)
 			checkMounts(t, process.Pid(), spec)
 			checkLimits(t, process.Pid(), spec)
 			checkCgroup(t, process)

@@ -14,17 +14,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"cellblock/jail/cgroup"
+	"cellblock/jail/observe"
 	"cellblock/jail/plan"
 )
 
 // Process is a running jail. Its methods may be called from any goroutine.
 type Process struct {
-	plan    *plan.Plan
-	group   *cgroup.Group
-	control *control
-	stage   int
-	worker  int // pid on the host
-	report  Report
+	plan     *plan.Plan
+	group    *cgroup.Group
+	control  *control
+	observer *observe.Listener
+	stage    int
+	worker   int // pid on the host
+	report   Report
 
 	mu       sync.Mutex
 	stagefd  int
@@ -85,7 +87,7 @@ type Report struct {
 
 // born makes the process of a start that went well.
 func (s *starting) born(workerfd int) (*Process, error) {
-	p := &Process{plan: s.plan, group: s.group, control: s.control, stage: s.pid, stagefd: s.pidfd, workerfd: workerfd,
+	p := &Process{plan: s.plan, group: s.group, control: s.control, observer: s.listener, stage: s.pid, stagefd: s.pidfd, workerfd: workerfd,
 		done: make(chan struct{})}
 	worker, err := pidOf(workerfd)
 	if err != nil {
@@ -153,6 +155,9 @@ func (p *Process) watch() {
 	p.Kill()
 	p.control.close()
 	waitPid(p.stage)
+	if p.observer != nil {
+		p.observer.Stop()
+	}
 	if !ended {
 		p.exit.Err = fmt.Errorf("jail %s: ended from outside", p.plan.Name)
 		p.exit.Signal = syscall.SIGKILL
@@ -231,6 +236,17 @@ func (p *Process) Done() <-chan struct{} { return p.done }
 func (p *Process) Wait() Exit {
 	<-p.done
 	return p.exit
+}
+
+// Settle returns when everything that the jail's processes have done until now has
+// been told; see StartOptions.Told. The error says why nothing is told any more:
+// the calls to be told of fail then, with ENOSYS.
+func (p *Process) Settle() error {
+	if p.observer == nil {
+		return nil
+	}
+	p.observer.Settle()
+	return p.observer.Err()
 }
 
 // Stats are the jail's use until now, or until its end.

@@ -147,7 +147,10 @@ type Spec struct {
 	Files      []File
 	Dirs       []Dir
 	Network    Network
-	Limits     Limits
+	// Observe has the launcher told of the system calls that change files, execute
+	// programs and connect; see StartOptions.Told. It needs SeccompNotify.
+	Observe bool
+	Limits  Limits
 	// Seccomp is the filter. A spec without one compiles only with Seccomp in
 	// Optional.
 	Seccomp  seccomp.Filter

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"cellblock/jail/cgroup"
+	"cellblock/jail/observe"
 	"cellblock/jail/plan"
 )
 
@@ -24,6 +26,10 @@ type StartOptions struct {
 	// Stdin, Stdout and Stderr become 0, 1 and 2; nil for /dev/null. The caller
 	// keeps its own copies and closes them after Start.
 	Stdin, Stdout, Stderr *os.File
+	// Told hears of what the worker and its descendants ask Linux for, before it comes
+	// about, where the plan observes; nil for nobody. It is called from one goroutine,
+	// and delays who asked.
+	Told func(observe.Event)
 	// Log gets a line for each degradation found at the start; nil for none.
 	Log io.Writer
 	// stageEnv is added to the stage's environment by the fault test.
@@ -41,6 +47,7 @@ type starting struct {
 	control  *control
 	pid      int // of the stage
 	pidfd    int
+	listener *observe.Listener
 	degraded []plan.Degradation
 	results  []plan.Result
 }
@@ -85,6 +92,9 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if err != nil {
 		return nil, s.orFailure(err)
 	}
+	if err := s.listen(); err != nil {
+		return nil, err
+	}
 	body, _, err := s.expect(plan.KindWitnessed)
 	if err != nil {
 		return nil, err
@@ -97,6 +107,9 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	}
 	if err := s.leftReadOnly(); err != nil {
 		return nil, err
+	}
+	if s.listener != nil && s.opt.Told != nil {
+		s.listener.Begin(s.opt.Told)
 	}
 	if err := s.control.send(plan.KindGo, nil, nil); err != nil {
 		return nil, s.orFailure(err)
@@ -114,6 +127,37 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 		}
 	}
 	return s.born(worker)
+}
+
+// listen takes the observer's listener over from the stage, where the plan has one.
+func (s *starting) listen() error {
+	observed := false
+	for _, st := range s.plan.StepsOf(plan.Stage) {
+		observed = observed || st.Op == plan.OpObserve
+	}
+	if !observed {
+		return nil
+	}
+	body, _, err := s.expect(plan.KindListener)
+	if err != nil {
+		return err
+	}
+	theirs, err := plan.DecodeInt(body)
+	if err != nil {
+		return err
+	}
+	fd, err := unix.PidfdGetfd(s.pidfd, theirs, 0)
+	if err != nil {
+		return &MissingFeatureError{SeccompNotify, "pidfd_getfd: " + err.Error(), remedies[SeccompNotify]}
+	}
+	// Its tree stands; only restrictions are to come.
+	root, err := unix.Open("/proc/"+strconv.Itoa(s.pid)+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		syscall.Close(fd)
+		return fmt.Errorf("observer: root of the jail: %w", err)
+	}
+	s.listener, err = observe.Listen(fd, root)
+	return err
 }
 
 // makeGroup makes the cgroup. A limit that it cannot keep, although the probe
@@ -311,6 +355,10 @@ func (s *starting) judge() error {
 			}
 			s.results[i].Got = got
 		}
+		if c.Act == "tell" && s.listener != nil && s.listener.Seen(c.Arg) {
+			got = "told"
+			s.results[i].Got = got
+		}
 		ok := false
 		for _, want := range c.Want {
 			ok = ok || got == want
@@ -337,6 +385,9 @@ func (s *starting) abandon() {
 	if s.group != nil {
 		_ = s.group.Kill()
 		_ = s.group.Close()
+	}
+	if s.listener != nil {
+		s.listener.Stop()
 	}
 }
 

@@ -45,8 +45,9 @@ func testSpecIn(session string, tree TreeAccess, argv ...string) Spec {
 		Dirs:     []Dir{{Path: "/tmp/home", Mode: 0o700, Reason: "home"}},
 		Limits:   Limits{MemoryBytes: 512 << 20, Tasks: 128, OpenFiles: 1024, TmpBytes: 64 << 20},
 		Seccomp:  filter,
+		Observe:  true,
 		Hostname: "cellblock",
-		Optional: []Feature{Landlock},
+		Optional: []Feature{Landlock, SeccompNotify},
 	}
 }
 

@@ -193,7 +193,7 @@ func (s *Session) execute(ctx context.Context, w *worker, c Call, number int, li
 			why = w.killedBy()
 		}
 		death := s.bury(w)
-		return s.died(why, death, d)
+		return s.died(w, why, death, d)
 	}
 	if m.Error != nil {
 		return s.failed(ToolError, m.Error.Error(), nil)
@@ -201,7 +201,10 @@ func (s *Session) execute(ctx context.Context, w *worker, c Call, number int, li
 	cell, err := wire.ParseCell(m.Value)
 	if err != nil {
 		w.fail(err)
-		return s.died("", s.bury(w), d)
+		return s.died(w, "", s.bury(w), d)
+	}
+	if err := w.proc.Settle(); err != nil {
+		cell.Notes = append(cell.Notes, err.Error()+": what it would have told of has failed since")
 	}
 	w.forked = cell.Forked
 	w.spawned = w.spawned || cell.Forked
@@ -281,5 +284,5 @@ func timeoutText(limit time.Duration) string {
 func (s *Session) exited(w *worker) Result {
 	log := w.out.tail()
 	death := s.bury(w)
-	return s.died(w.killedBy(), death, cellResult{log: log})
+	return s.died(w, w.killedBy(), death, cellResult{log: log})
 }

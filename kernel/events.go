@@ -124,6 +124,9 @@ func (s *Session) recordResult(w *worker, number int, r Result) {
 		}
 		record.Scope = s.scope(record.Cell)
 		record.Target, record.Decision, record.Rule, record.Reason, record.Source = v.Path, v.Decision, v.Rule, v.Reason, audit.Source(v.Source)
+		if v.Program != "" {
+			record.Program, record.PID = v.Program, 0
+		}
 		if v.Count > 1 {
 			record.Count = int64(v.Count)
 		}

@@ -16,7 +16,7 @@ import (
 	"cellblock/pyruntime"
 )
 
-// This file, jailrules.go and layer.go alone speak of both policy and jail: they turn one
+// This file, jailrules.go, layer.go and watch.go alone speak of both policy and jail: they turn one
 // policy, one profile and the facts of a session into a jail.Spec.
 
 // profileOf reads the session's profile and the seccomp filter that it names.
@@ -49,7 +49,7 @@ func (s *Session) jailTier() (func(context.Context, launch) (process, error), er
 			return nil, err
 		}
 		started, err := jail.Start(ctx, p, jail.StartOptions{
-			Wire: l.wire, Stdout: l.stdout, Stderr: l.stderr, Log: s.opts.Log})
+			Wire: l.wire, Stdout: l.stdout, Stderr: l.stderr, Log: s.opts.Log, Told: l.told})
 		if err != nil {
 			return nil, err
 		}
@@ -113,6 +113,7 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 	if s.shadowed() {
 		s.shadowTree(&spec)
 	}
+	spec.Observe = s.policy.Mode != policy.Off
 	if s.policy.Network.Enforced {
 		spec.Network = jail.NetNone
 	}

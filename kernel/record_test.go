@@ -79,7 +79,7 @@ func TestASessionIsRecordedFromStartToEnd(t *testing.T) {
 		got := recorded(t, s)
 		want := []string{"session.start",
 			"cell.start", "host.call", "host.return", "cell.end",
-			"cell.start", "open", "cell.end",
+			"cell.start", "write", "cell.end",
 			"cell.start", "cell.end",
 			"reset", "reset.end", "reload", "reload.end",
 			"cell.start", "worker.end", "cell.end",
@@ -100,7 +100,7 @@ func TestASessionIsRecordedFromStartToEnd(t *testing.T) {
 		if witness, _ := start.Facts["witness"].([]any); o.Tier == TierJail && (len(witness) < 10 || digests["plan"] == nil) {
 			t.Errorf("the start record has no witness or no plan: %+v", start)
 		}
-		w := find(t, got, "open")
+		w := find(t, got, "write")
 		if w.Decision != audit.WouldDeny || w.Rule == "" || w.Source != audit.SourceHook || w.Times() != 3 || w.Cell != 2 ||
 			!strings.HasPrefix(w.Target, "/etc/no-such-dir/") || w.Facts["line"] == nil {
 			t.Errorf("%+v", w)

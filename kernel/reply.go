@@ -55,8 +55,9 @@ func (s *Session) refused(err error) Result {
 	return r
 }
 
-// died is the result of a cell whose worker is gone. What it printed is kept.
-func (s *Session) died(why string, death Death, d cellResult) Result {
+// died is the result of a cell whose worker is gone. What it printed is kept, and
+// what it did.
+func (s *Session) died(w *worker, why string, death Death, d cellResult) Result {
 	var r Result
 	switch why {
 	case KernelTimeout:
@@ -68,6 +69,11 @@ func (s *Session) died(why string, death Death, d cellResult) Result {
 		r = s.failed(KernelExited, value, &death)
 	}
 	r.Details.StateLost = true
+	for _, v := range s.seen(w, nil) {
+		r.Details.Audit = append(r.Details.Audit, marshal(v.entry()))
+		r.Details.Policy.Violations = append(r.Details.Policy.Violations, v)
+	}
+	r.Details.AuditPolicy = auditText(s.policy.Mode, len(r.Details.Policy.Violations), 0)
 	log := d.log
 	if d.out != nil {
 		r.Details.Stdout, r.Details.Stderr = d.out.streams["stdout"].String(), d.out.streams["stderr"].String()
@@ -129,7 +135,7 @@ func (s *Session) compose(w *worker, c *wire.CellReply, d cellResult, why string
 		}
 		t.Error = &ErrorDetail{Name: KernelTimeout, Value: timeoutText(d.limit), Traceback: traceback}
 	}
-	report := s.audit(t, c)
+	report := s.audit(w, t, c)
 	r.Content = append([]Content{{Type: "text", Text: cellText(t, d, c) + report}}, r.Content...)
 	return r
 }
@@ -179,11 +185,11 @@ func auditText(mode policy.Mode, outside, inside int) string {
 	return fmt.Sprintf("allowed %d mutations", inside)
 }
 
-// audit judges what modules declared and what the hook saw, fills the details
+// audit judges what modules declared and what was seen, fills the details
 // and returns what is added to the text.
-func (s *Session) audit(t *Details, c *wire.CellReply) string {
+func (s *Session) audit(w *worker, t *Details, c *wire.CellReply) string {
 	outside, inside := []json.RawMessage{}, 0
-	judge := func(entry json.RawMessage, op, path, source string, o wire.Observed) {
+	judge := func(entry json.RawMessage, op, path string) {
 		if s.policy.Mode == policy.Off {
 			return
 		}
@@ -193,8 +199,9 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 			return
 		}
 		outside = append(outside, entry)
-		t.Policy.Violations = append(t.Policy.Violations, Violation{Op: op, Path: path, Decision: decided(d), Rule: d.Rule,
-			Reason: d.Reason, Source: source, Count: int(max(o.Count, 1)), Cell: int(o.Cell), Line: int(o.Line), Nearest: d.Nearest, Note: s.layer.note(d, policy.ParseKind(op))})
+		v := s.violation(policy.ParseKind(op), path, "declared", d)
+		v.Op = op // the module's own word
+		t.Policy.Violations = append(t.Policy.Violations, v)
 	}
 	for _, raw := range c.Audit {
 		var entry map[string]json.RawMessage
@@ -211,21 +218,15 @@ func (s *Session) audit(t *Details, c *wire.CellReply) string {
 			if !strings.HasPrefix(path, "/") {
 				path = s.dir + "/" + path
 			}
-			judge(tagged, op, path, "declared", wire.Observed{})
+			judge(tagged, op, path)
 		} else {
 			inside++
 		}
 	}
-	if s.policy.Mode != policy.Off {
-		for _, o := range c.Observed {
-			d := s.policy.Decide(policy.Op{Kind: policy.ParseKind(o.Op), Path: o.Path})
-			if d.Allowed() {
-				continue
-			}
-			entry := marshal(map[string]any{"op": o.Op, "path": o.Path, "source": "hook", "count": o.Count, "cell": o.Cell, "line": o.Line, "decision": decided(d)})
-			t.Audit = append(t.Audit, entry)
-			judge(entry, o.Op, o.Path, "hook", o)
-		}
+	for _, v := range s.seen(w, c.Observed) {
+		entry := marshal(v.entry())
+		t.Audit, outside = append(t.Audit, entry), append(outside, entry)
+		t.Policy.Violations = append(t.Policy.Violations, v)
 	}
 	t.AuditPolicy = auditText(s.policy.Mode, len(outside), inside)
 	if len(outside) > 0 && s.layer != nil {

@@ -126,8 +126,24 @@ type Violation struct {
 	Count    int      `json:"count"`
 	Cell     int      `json:"cell,omitempty"`
 	Line     int      `json:"line,omitempty"`
+	Program  string   `json:"program,omitempty"` // that did it, where Linux was asked
 	Nearest  []string `json:"nearest,omitempty"` // where it is allowed
 	Note     string   `json:"note,omitempty"`    // what stays of it, and what will be gone
+}
+
+// entry is the violation as it stands in Details.Audit.
+func (v Violation) entry() map[string]any {
+	e := map[string]any{"op": v.Op, "path": v.Path, "source": v.Source, "count": v.Count, "decision": v.Decision}
+	if v.Cell > 0 {
+		e["cell"] = v.Cell
+	}
+	if v.Line > 0 {
+		e["line"] = v.Line
+	}
+	if v.Program != "" {
+		e["program"] = v.Program
+	}
+	return e
 }
 
 // Usage is what the session's processes have used since the worker's start.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"cellblock/jail/observe"
 )
 
 // launch is what a tier needs to start a worker. The descriptors stay the
@@ -23,6 +25,7 @@ type launch struct {
 	interpreter  string
 	skillRoots   []string
 	startTimeout time.Duration
+	told         func(observe.Event) // of what the worker asks Linux for; nil for nobody
 }
 
 const wireNumber = 3
@@ -37,6 +40,9 @@ type process interface {
 	Usage() Usage
 	Pid() int           // on the host
 	Standing() standing // what its start has shown
+	// Settle returns when launch.told has heard of everything done until now; the
+	// error is why it hears no more.
+	Settle() error
 }
 
 // unjailed is tier process: no jail at all, for development.
@@ -93,5 +99,7 @@ func (p *unjailed) Exit() exitStatus { return p.end }
 func (p *unjailed) Usage() Usage { return Usage{} }
 
 func (p *unjailed) Pid() int { return p.cmd.Process.Pid }
+
+func (p *unjailed) Settle() error { return nil }
 
 func (p *unjailed) Standing() standing { return standing{} }

@@ -25,6 +25,7 @@ type worker struct {
 	conn       *wire.Conn
 	out        *output
 	room       room // for full-output files
+	watch      *watch
 	generation int
 	python     string // the interpreter
 	info       wire.Info
@@ -57,7 +58,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	if s.opts.Tier == TierJail {
 		uid, gid = s.opts.workerIDs()
 	}
-	w := &worker{temp: temp, out: newOutput(uid, gid), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation, python: python,
+	w := &worker{temp: temp, out: newOutput(uid, gid), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation, python: python, watch: &watch{policy: s.policy},
 		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{}), onCall: s.hostCall}
 	defer func() {
 		if err != nil {
@@ -103,7 +104,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	w.proc, err = s.start(ctx, launch{
 		argv: pyruntime.Command(python, seen, wireNumber), env: s.environment(), dir: s.dir, source: source,
 		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path, needless: temp.needless,
-		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout,
+		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout, told: w.watch.told,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("python %q: %w", python, err)

@@ -105,6 +105,14 @@ func (w *writer) step(s *Step) {
 	w.str(s.Reason)
 }
 
+func (w *writer) program(prog []Insn) {
+	w.uint(uint64(len(prog)))
+	for _, in := range prog {
+		w.b = append(w.b, byte(in.Code), byte(in.Code>>8), in.Jt, in.Jf,
+			byte(in.K), byte(in.K>>8), byte(in.K>>16), byte(in.K>>24))
+	}
+}
+
 func (w *writer) plan(p *Plan) {
 	w.int(int64(p.Version))
 	w.str(p.Name)
@@ -123,12 +131,9 @@ func (w *writer) plan(p *Plan) {
 	w.str(p.SeccompDigest)
 	w.uint(uint64(len(p.Programs)))
 	for _, prog := range p.Programs {
-		w.uint(uint64(len(prog)))
-		for _, in := range prog {
-			w.b = append(w.b, byte(in.Code), byte(in.Code>>8), in.Jt, in.Jf,
-				byte(in.K), byte(in.K>>8), byte(in.K>>16), byte(in.K>>24))
-		}
+		w.program(prog)
 	}
+	w.program(p.Observer)
 	w.uint(uint64(len(p.Witness)))
 	for _, c := range p.Witness {
 		w.str(c.Name)
@@ -285,6 +290,7 @@ func (r *reader) plan(p *Plan) {
 			p.Programs[i] = r.program()
 		}
 	}
+	p.Observer = r.program()
 	if n := r.len(5); n > 0 {
 		p.Witness = make([]Check, n)
 		for i := range p.Witness {
@@ -303,6 +309,9 @@ func (r *reader) plan(p *Plan) {
 
 func (r *reader) program() []Insn {
 	n := r.len(8)
+	if n == 0 {
+		return nil
+	}
 	prog := make([]Insn, n)
 	for i := range prog {
 		b := r.b[i*8:]

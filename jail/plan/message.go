@@ -5,6 +5,7 @@ package plan
 // made as descriptors. Then:
 //
 //	stage → launcher   Failed{step, call, errno}           and the stage ends
+//	stage → launcher   Listener{descriptor}            where the plan observes
 //	stage → launcher   Witnessed{results}
 //	launcher → stage   Go                                  or it closes
 //	stage → launcher   Born{pid}, with a pidfd             or Failed
@@ -20,6 +21,7 @@ type Kind byte
 const (
 	KindPlan      Kind = 'P'
 	KindFailed    Kind = 'F'
+	KindListener  Kind = 'L'
 	KindWitnessed Kind = 'W'
 	KindGo        Kind = 'G'
 	KindBorn      Kind = 'B'

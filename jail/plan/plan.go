@@ -2,7 +2,7 @@ package plan
 
 // Version is the version of the plan's layout. Stage and launcher come from one
 // build and refuse to talk when it differs.
-const Version = 1
+const Version = 2
 
 // Side says which process carries out a step.
 type Side string
@@ -90,6 +90,8 @@ const (
 	OpNoNewPrivs Op = "nonewprivs"
 	// OpLandlock restricts the stage by Landlock: Handled, Scoped, Rules.
 	OpLandlock Op = "landlock"
+	// OpObserve installs Plan.Observer on this thread, from which the worker is born, and passes its listener to the launcher.
+	OpObserve Op = "observe"
 	// OpSeccomp installs program Slot of Plan.Programs on all threads.
 	OpSeccomp Op = "seccomp"
 	// OpWitness tries Plan.Witness and reports; the launcher compares.
@@ -222,6 +224,7 @@ type Plan struct {
 	SeccompName   string        `json:"seccompName,omitempty"`
 	SeccompDigest string        `json:"seccompDigest,omitempty"`
 	Programs      [][]Insn      `json:"-"`
+	Observer      []Insn        `json:"-"` // tells the launcher of calls; refuses none
 	Witness       []Check       `json:"witness"`
 	Worker        Worker        `json:"worker"`
 	Limits        []Limit       `json:"limits"`

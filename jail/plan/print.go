@@ -81,7 +81,7 @@ func (s Step) Title() string {
 		add(s.Data)
 	case OpOOM:
 		add(strconv.FormatUint(s.Num, 10))
-	case OpSeccomp:
+	case OpSeccomp, OpObserve:
 		add(s.Path)
 	case OpLandlock:
 		add(s.Names...)

@@ -18,6 +18,8 @@ type stage struct {
 	slots   map[int]int
 	devices []uint64 // of the file systems that the stage mounted itself
 	hasWire bool
+	// listener is the observer's, until the launcher has it.
+	listener int
 	// allowed is set by the launcher's go, after the witness.
 	allowed bool
 }
@@ -73,6 +75,7 @@ var steps = map[plan.Op]func(*stage, *plan.Step) error{
 	plan.OpDropCaps:   (*stage).dropCaps,
 	plan.OpNoNewPrivs: (*stage).noNewPrivs,
 	plan.OpLandlock:   (*stage).landlock,
+	plan.OpObserve:    (*stage).observe,
 	plan.OpSeccomp:    (*stage).seccomp,
 	plan.OpWitness:    (*stage).witness,
 	plan.OpWorker:     (*stage).worker,

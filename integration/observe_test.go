@@ -1,0 +1,225 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// observedCall is one system call made by number, and what the launcher must tell of it.
+type observedCall struct {
+	name string
+	nr   int
+	args string   // Python; p(name) is a path in the place, d a descriptor of it, fd one of f
+	ops  []string // "kind name", in order; none for a call that the profile has libc do without
+}
+
+// observedCalls has a row for each call that the observer reads. In the place lie: f,
+// a file; d, a directory; l, a link to f.
+var observedCalls = []observedCall{
+	{"openat", unix.SYS_OPENAT, `d, b"new", O_WRONLY | O_CREAT, 0o644`, []string{"write new"}},
+	{"openat to truncate", unix.SYS_OPENAT, `AT, p("l"), O_RDONLY | O_TRUNC, 0`, []string{"truncate f"}},
+	{"openat through a link", unix.SYS_OPENAT, `AT, p("l"), O_RDWR, 0`, []string{"write f"}},
+	{"openat to create", unix.SYS_OPENAT, `AT, p("d/../new"), O_RDONLY | O_CREAT, 0o644`, []string{"create new"}},
+	{"openat without a name", unix.SYS_OPENAT, `AT, p("d"), O_TMPFILE | O_RDWR, 0o644`, []string{"create d/(without a name)"}},
+	{"openat2", unix.SYS_OPENAT2, `AT, p("new"), (c_uint64 * 3)(O_WRONLY | O_CREAT, 0o644, 0), 24`, nil},
+	{"mkdirat", unix.SYS_MKDIRAT, `d, b"new", 0o755`, []string{"mkdir new"}},
+	{"mknodat", unix.SYS_MKNODAT, `AT, p("new"), 0o10644, 0`, []string{"create new"}},
+	{"symlinkat", unix.SYS_SYMLINKAT, `b"/etc/passwd", d, b"new"`, []string{"symlink new"}},
+	{"linkat", unix.SYS_LINKAT, `AT, p("f"), d, b"new", 0`, []string{"link new"}},
+	{"unlinkat", unix.SYS_UNLINKAT, `d, b"l", 0`, []string{"remove l"}},
+	{"unlinkat of a directory", unix.SYS_UNLINKAT, `AT, p("d/"), AT_REMOVEDIR`, []string{"rmdir d"}},
+	{"renameat2", unix.SYS_RENAMEAT2, `AT, p("f"), d, b"new", 0`, []string{"rename-from f", "rename-to new"}},
+	{"renameat2 to exchange", unix.SYS_RENAMEAT2, `d, b"f", d, b"d", 2`, []string{"rename-from f", "rename-to d"}},
+	{"renameat", unix.SYS_RENAMEAT, `AT, p("f"), AT, p("l")`, []string{"rename-from f", "rename-to l"}},
+	{"truncate", unix.SYS_TRUNCATE, `p("l"), c_long(3)`, []string{"truncate f"}},
+	{"fchmod", unix.SYS_FCHMOD, `fd, 0o600`, []string{"chmod f"}},
+	{"fchmodat", unix.SYS_FCHMODAT, `d, b"l", 0o600`, []string{"chmod f"}},
+	{"fchmodat2", unix.SYS_FCHMODAT2, `d, b"f", 0o600, NOFOLLOW`, nil},
+	{"fchown", unix.SYS_FCHOWN, `fd, uid, gid`, []string{"chown f"}},
+	{"fchownat", unix.SYS_FCHOWNAT, `d, b"l", uid, gid, NOFOLLOW`, []string{"chown l"}},
+	{"fchownat of a descriptor", unix.SYS_FCHOWNAT, `fd, b"", uid, gid, AT_EMPTY_PATH`, []string{"chown f"}},
+	{"utimensat", unix.SYS_UTIMENSAT, `d, b"f", None, 0`, []string{"utime f"}},
+	{"utimensat of a descriptor", unix.SYS_UTIMENSAT, `fd, None, None, 0`, []string{"utime f"}},
+	{"setxattr", unix.SYS_SETXATTR, `p("l"), b"user.y", b"1", 1, 0`, []string{"xattr f"}},
+	{"lsetxattr", unix.SYS_LSETXATTR, `p("f"), b"user.y", b"1", 1, 0`, []string{"xattr f"}},
+	{"fsetxattr", unix.SYS_FSETXATTR, `fd, b"user.y", b"1", 1, 0`, []string{"xattr f"}},
+	{"removexattr", unix.SYS_REMOVEXATTR, `p("f"), b"user.x"`, []string{"xattr f"}},
+	{"lremovexattr", unix.SYS_LREMOVEXATTR, `p("f"), b"user.x"`, []string{"xattr f"}},
+	{"fremovexattr", unix.SYS_FREMOVEXATTR, `fd, b"user.x"`, []string{"xattr f"}},
+	{"ioctl", unix.SYS_IOCTL, fmt.Sprintf(`fd, %d, byref(c_long(0x80))`, unix.FS_IOC_SETFLAGS), []string{"chmod f"}},
+	{"bind", unix.SYS_BIND, `socket.socket(socket.AF_UNIX).detach(), b"\x01\x00" + p("new") + b"\0", 3 + len(p("new"))`, []string{"create new"}},
+}
+
+// oldCalls are those that arm64 does not have.
+func oldCalls() []observedCall {
+	if runtime.GOARCH != "amd64" {
+		return nil
+	}
+	return []observedCall{
+		{"open", 2, `p("new"), O_WRONLY | O_CREAT, 0o644`, []string{"write new"}},
+		{"creat", 85, `p("l"), 0o644`, []string{"write f"}},
+		{"mkdir", 83, `p("new"), 0o755`, []string{"mkdir new"}},
+		{"mknod", 133, `p("new"), 0o100644, 0`, []string{"create new"}},
+		{"symlink", 88, `p("f"), p("new")`, []string{"symlink new"}},
+		{"link", 86, `p("f"), p("new")`, []string{"link new"}},
+		{"unlink", 87, `p("l")`, []string{"remove l"}},
+		{"rmdir", 84, `p("d")`, []string{"rmdir d"}},
+		{"rename", 82, `p("f"), p("d/new")`, []string{"rename-from f", "rename-to d/new"}},
+		{"chmod", 90, `p("l"), 0o600`, []string{"chmod f"}},
+		{"chown", 92, `p("l"), uid, gid`, []string{"chown f"}},
+		{"lchown", 94, `p("l"), uid, gid`, []string{"chown l"}},
+		{"utime", 132, `p("l"), None`, []string{"utime f"}},
+		{"utimes", 235, `p("f"), None`, []string{"utime f"}},
+		{"futimesat", 261, `d, b"f", None`, []string{"utime f"}},
+	}
+}
+
+const observedPrelude = `
+import ctypes, os, socket
+from ctypes import byref, c_long, c_uint64
+from os import O_WRONLY, O_RDWR, O_RDONLY, O_CREAT, O_TRUNC, O_TMPFILE
+libc, AT, NOFOLLOW, AT_REMOVEDIR, AT_EMPTY_PATH = ctypes.CDLL(None, use_errno=True), -100, 0x100, 0x200, 0x1000
+libc.syscall.restype = c_long
+uid, gid = os.getuid(), os.getgid()
+def make(nr, place, *build):
+    global d, fd
+    d, fd = os.open(place, os.O_RDONLY), os.open(place + "/f", os.O_RDONLY)
+    try:
+        done = libc.syscall(c_long(nr), *build[0](lambda name: (place + "/" + name).encode()))
+    finally:
+        os.close(d), os.close(fd)
+    return 0 if done >= 0 else ctypes.get_errno()
+`
+
+// outsidePlace makes what the rows of observedCalls work on: files of the launcher's
+// user, which a session could change with that user's rights.
+func outsidePlace(t *testing.T, parent string) string {
+	t.Helper()
+	place := newDirIn(t, parent)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(os.WriteFile(filepath.Join(place, "f"), []byte("text of f"), 0o644))
+	must(os.Mkdir(filepath.Join(place, "d"), 0o755))
+	must(os.Symlink("f", filepath.Join(place, "l")))
+	must(unix.Setxattr(filepath.Join(place, "f"), "user.x", []byte("1"), 0))
+	return place
+}
+
+// TestObserverReadsEachCall makes each system call by its number: in mode report it
+// is done, and told as what it does; under enforce it is told in the same words, and
+// refused.
+func TestObserverReadsEachCall(t *testing.T) {
+	require(t, needUserns, needNotify)
+	for _, in := range []string{"report", "enforce"} {
+		t.Run(in, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, mode(in))
+			s.ok(observedPrelude)
+			for _, c := range append(observedCalls, oldCalls()...) {
+				place := outsidePlace(t, "/var/tmp")
+				r := s.ok(fmt.Sprintf("make(%d, %q, lambda p: (%s,))", c.nr, place, c.args))
+				errno := r.value()
+				if c.ops == nil {
+					if errno != fmt.Sprint(int(unix.ENOSYS)) || len(r.violations()) != 0 {
+						t.Errorf("%s: errno %s, told %+v, of a call that the profile does not let through", c.name, errno, r.violations())
+					}
+					continue
+				}
+				if in == "report" && errno != "0" {
+					t.Errorf("%s: not done, errno %s", c.name, errno)
+				}
+				if in == "enforce" && errno != fmt.Sprint(int(unix.EROFS)) && errno != fmt.Sprint(int(unix.EACCES)) {
+					t.Errorf("%s: errno %s, want a refusal", c.name, errno)
+				}
+				var got []string
+				for _, v := range r.violations() {
+					if path, ok := strings.CutPrefix(v.Path, place+"/"); ok && v.Source == "os" && v.Count == 1 {
+						got = append(got, v.Op+" "+path)
+					} else {
+						got = append(got, fmt.Sprintf("%+v", v))
+					}
+				}
+				if fmt.Sprint(got) != fmt.Sprint(c.ops) {
+					t.Errorf("%s: told %q, want %q", c.name, got, c.ops)
+				}
+			}
+		})
+	}
+}
+
+// TestObserverSeesDescendants looks where Python's own hook cannot: at children,
+// their children after they have ended, threads, native code, programs, and paths
+// by way of descriptors, links and /proc.
+func TestObserverSeesDescendants(t *testing.T) {
+	require(t, needUserns, needNotify)
+	for _, in := range []string{"report", "enforce"} {
+		t.Run(in, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, mode(in))
+			place := outsidePlace(t, "/var/tmp")
+			s.ok(observedPrelude + fmt.Sprintf("import subprocess, sqlite3, threading, time\nplace = %q", place))
+			for _, c := range []struct{ code, want, program string }{
+				{`subprocess.run(["sh", "-c", "echo x > " + place + "/by-shell"], stderr=-3);`, "write by-shell", "sh"},
+				{`subprocess.run(["cp", "/etc/hostname", place + "/by-cp"], stderr=-3);`, "write by-cp", "cp"},
+				{`subprocess.run(["sh", "-c", "(sleep 0.2; mkdir " + place + "/by-orphan) & exit"], stderr=-3); time.sleep(0.6)`, "mkdir by-orphan", "mkdir"},
+				{`subprocess.run(["touch", place + "/d/../by-dots"], stderr=-3);`, "write by-dots", "touch"},
+				{`subprocess.run(["touch", "by-cwd"], cwd=place, stderr=-3);`, "write by-cwd", "touch"},
+				{`subprocess.run(["touch", "/proc/self/cwd/by-proc"], cwd=place, stderr=-3);`, "write by-proc", "touch"},
+				{`t = threading.Thread(target=lambda: libc.mkdir((place + "/by-thread").encode(), 0o755)); t.start(); t.join()`, "mkdir by-thread", "python"},
+				{`os.symlink(place, "out"); libc.creat(b"out/by-link", 0o644);`, "write by-link", "python"},
+			} {
+				r := s.ok(c.code)
+				path := filepath.Join(place, strings.Fields(c.want)[1])
+				found := false
+				for _, v := range r.violations() {
+					found = found || v.Op+" "+strings.TrimPrefix(v.Path, place+"/") == c.want && strings.Contains(filepath.Base(v.Program), c.program[:2])
+				}
+				if !found {
+					t.Errorf("%s: %+v", c.code, r.violations())
+				}
+				if _, err := os.Lstat(path); (err == nil) != (in == "report") {
+					t.Errorf("%s: %s: %v", c.code, path, err)
+				}
+			}
+		})
+	}
+}
+
+// TestObserverIsSilent about what the policy allows, about reading, and about what
+// cannot come about.
+func TestObserverIsSilent(t *testing.T) {
+	require(t, needUserns, needNotify)
+	for _, in := range []string{"report", "enforce"} {
+		t.Run(in, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, mode(in))
+			s.ok("import os, shutil, subprocess, tempfile, socket, sqlite3")
+			for _, code := range []string{
+				`open("in", "w").write("x"); os.rename("in", "there"); os.unlink("there")`,
+				`os.makedirs("/usr/lib", exist_ok=True); os.makedirs("a/b/c"); shutil.rmtree("a")`,
+				`with tempfile.TemporaryDirectory() as d: open(d + "/f", "w").write("x")`,
+				`subprocess.run("ls -lR /etc >/dev/null 2>&1; cat /etc/passwd > copy; sort copy | uniq > sorted; rm copy sorted; mkdir -p /usr/lib /etc", shell=True);`,
+				`sqlite3.connect("db").execute("create table t(x)");`,
+				`os.path.exists("/etc/passwd"), open("/etc/hostname").read();`,
+				`a, b = socket.socketpair(); a.sendmsg([b"x"]); b.recv(1); u = socket.socket(socket.AF_UNIX); u.bind("sock"); u.close(); os.unlink("sock")`,
+				`import pty; pid, fd = pty.fork()` + "\n" + `if pid == 0: os.execvp("true", ["true"])` + "\n" + `os.waitpid(pid, 0); os.close(fd)`,
+				`try: os.rmdir("/etc/no-such-directory")` + "\n" + `except OSError: pass`,
+				`subprocess.run(["git", "init", "-q", "repo"]); subprocess.run("cd repo && git add . && git status >/dev/null", shell=True); shutil.rmtree("repo")`,
+			} {
+				if r := s.ok(code); len(r.violations()) != 0 {
+					t.Errorf("%s: %+v", code, r.violations())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,59 @@
+package observe
+
+import (
+	"net/netip"
+	"os"
+	"strconv"
+)
+
+// Event is one system call that a thread of the jail has asked for.
+type Event struct {
+	TID  int    // of the thread, as the launcher sees it
+	Call string // such as openat
+	// Ops are what it will do if Linux lets it: usually one, two for a rename. A call
+	// that cannot come about, since a name is there already or is not, has none and
+	// is not told of.
+	Ops []Op
+}
+
+// Program is the executable of the thread's process; empty when it has gone.
+func (e Event) Program() string {
+	path, err := os.Readlink("/proc/" + strconv.Itoa(e.TID) + "/exe")
+	if err != nil {
+		return ""
+	}
+	return path
+}
+
+// Op is one operation of a call.
+type Op struct {
+	Kind string // one of the constants below
+	// Path is canonical, as the jail sees it. Empty for connections, and where it
+	// could not be found out.
+	Path     string
+	Creates  bool           // a Write makes the file
+	Replaces bool           // a RenameTo takes the place of something
+	Addr     netip.AddrPort // of Connect and Bind
+	Datagram bool           // not a stream
+}
+
+// Kinds of operations.
+const (
+	Write      = "write"
+	Create     = "create"
+	Truncate   = "truncate"
+	Mkdir      = "mkdir"
+	Remove     = "remove"
+	Rmdir      = "rmdir"
+	RenameFrom = "rename-from"
+	RenameTo   = "rename-to"
+	Link       = "link"
+	Symlink    = "symlink"
+	Chmod      = "chmod"
+	Chown      = "chown"
+	Utime      = "utime"
+	Xattr      = "xattr"
+	Exec       = "exec"
+	Connect    = "connect"
+	Bind       = "bind"
+)

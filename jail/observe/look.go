@@ -1,0 +1,269 @@
+package observe
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// look is one call of a stopped thread: its arguments, and the tree that it means.
+type look struct {
+	tree *tree
+	tid  int
+	args [6]uint64
+}
+
+// arg is an argument that is an int.
+func (l *look) arg(i int) int { return int(int32(l.args[i])) }
+
+// unknown is an operation whose place could not be read. It is told of all the
+// same: a call that cannot be looked at is not one to leave out.
+func unknown(kind string) []Op { return []Op{{Kind: kind}} }
+
+// find is the place that a descriptor and a path mean.
+func (l *look) find(dir, name int, follow bool) (place, bool) {
+	if l.args[name] == 0 {
+		return place{state: nowhere}, true // the call will fail with EFAULT
+	}
+	path, err := text(l.tid, l.args[name])
+	switch err {
+	case nil:
+	case unix.ENAMETOOLONG, unix.EFAULT:
+		return place{state: nowhere}, true
+	default:
+		return place{}, false
+	}
+	return l.tree.find(l.tid, l.directory(dir), path, follow), true
+}
+
+func (l *look) directory(arg int) int {
+	if arg == none {
+		return unix.AT_FDCWD
+	}
+	return l.arg(arg)
+}
+
+// open reads the open family.
+func (l *look) open(dir, name, flags int) []Op {
+	access := flags & unix.O_ACCMODE
+	switch {
+	case flags&unix.O_PATH == unix.O_PATH:
+		return nil
+	case access == unix.O_RDONLY && flags&(unix.O_CREAT|unix.O_TRUNC|tmpfileBit) == 0:
+		return nil
+	}
+	const exclusive = unix.O_CREAT | unix.O_EXCL
+	at, ok := l.find(dir, name, flags&unix.O_NOFOLLOW == 0 && flags&exclusive != exclusive)
+	switch {
+	case !ok:
+		return unknown(Write)
+	case at.state == nowhere:
+		return nil
+	case flags&tmpfileBit != 0:
+		if at.state != directory {
+			return nil
+		}
+		return []Op{{Kind: Create, Path: at.path + "/(without a name)"}}
+	case at.state == absent && flags&unix.O_CREAT == 0, at.state == directory:
+		return nil
+	case at.state == absent && access == unix.O_RDONLY:
+		return []Op{{Kind: Create, Path: at.path}}
+	case at.state == absent:
+		return []Op{{Kind: Write, Path: at.path, Creates: true}}
+	case flags&exclusive == exclusive:
+		return nil
+	case access != unix.O_RDONLY:
+		return []Op{{Kind: Write, Path: at.path}}
+	case flags&unix.O_TRUNC != 0:
+		return []Op{{Kind: Truncate, Path: at.path}}
+	}
+	return nil
+}
+
+// openat2 has its flags in memory, struct open_how.
+func (l *look) openat2() []Op {
+	how, err := memory(l.tid, l.args[2], 8)
+	if err != nil {
+		return nil // EFAULT for the call as well
+	}
+	return l.open(0, 1, int(binary.LittleEndian.Uint64(how)))
+}
+
+// open1 reads a call on an open descriptor.
+func (l *look) open1(fd int, kind string) []Op {
+	if at := l.tree.opened(l.tid, l.arg(fd)); at.state != nowhere {
+		return []Op{{Kind: kind, Path: at.path}}
+	}
+	return nil
+}
+
+// make reads calls that make a name.
+func (l *look) make(kind string, dir, name int) []Op {
+	at, ok := l.find(dir, name, false)
+	switch {
+	case !ok:
+		return unknown(kind)
+	case at.state != absent:
+		return nil
+	}
+	return []Op{{Kind: kind, Path: at.path}}
+}
+
+func (l *look) remove(dir, name int, directories bool) []Op {
+	kind := Remove
+	if directories {
+		kind = Rmdir
+	}
+	at, ok := l.find(dir, name, false)
+	switch {
+	case !ok:
+		return unknown(kind)
+	case at.state == absent || at.state == nowhere || (at.state == directory) != directories:
+		return nil
+	}
+	return []Op{{Kind: kind, Path: at.path}}
+}
+
+func (l *look) rename(fromDir, fromName, toDir, toName, flags int) []Op {
+	from, okFrom := l.find(fromDir, fromName, false)
+	to, okTo := l.find(toDir, toName, false)
+	if !okFrom || !okTo {
+		return append(unknown(RenameFrom), unknown(RenameTo)...)
+	}
+	there := to.state == present || to.state == directory
+	switch {
+	case from.state == absent || from.state == nowhere || to.state == nowhere || from.path == to.path:
+		return nil
+	case flags&unix.RENAME_NOREPLACE != 0 && there:
+		return nil
+	case flags&unix.RENAME_EXCHANGE == 0:
+		return []Op{{Kind: RenameFrom, Path: from.path}, {Kind: RenameTo, Path: to.path, Replaces: there}}
+	case !there:
+		return nil
+	}
+	return []Op{{Kind: RenameFrom, Path: from.path, Replaces: true}, {Kind: RenameTo, Path: to.path, Replaces: true}}
+}
+
+// alter reads calls on what is there. Without a path, or with an empty one and
+// AT_EMPTY_PATH, they mean the descriptor.
+func (l *look) alter(kind string, dir, name, flags int) []Op {
+	at, ok := l.existing(dir, name, flags)
+	switch {
+	case !ok:
+		return unknown(kind)
+	case at.state == absent || at.state == nowhere:
+		return nil
+	}
+	return []Op{{Kind: kind, Path: at.path}}
+}
+
+func (l *look) existing(dir, name, flags int) (place, bool) {
+	if dir != none {
+		if l.args[name] == 0 {
+			return l.tree.opened(l.tid, l.arg(dir)), true
+		}
+		if flags&unix.AT_EMPTY_PATH != 0 {
+			if path, err := text(l.tid, l.args[name]); err == nil && path == "" {
+				return l.tree.opened(l.tid, l.arg(dir)), true
+			}
+		}
+	}
+	return l.find(dir, name, flags&unix.AT_SYMLINK_NOFOLLOW == 0)
+}
+
+func (l *look) exec(dir, name, flags int) []Op {
+	at, ok := l.existing(dir, name, flags)
+	switch {
+	case !ok:
+		return unknown(Exec)
+	case at.state == present:
+		return []Op{{Kind: Exec, Path: at.path}}
+	case at.state == nowhere && flags&unix.AT_EMPTY_PATH != 0:
+		return unknown(Exec) // a program without a name, such as a memfd
+	}
+	return nil
+}
+
+// maxAddress is the size of struct sockaddr_storage.
+const maxAddress = 128
+
+// address reads a socket address.
+func (l *look) address(kind string, at uint64, size int) []Op {
+	if at == 0 || size < 2 || size > maxAddress {
+		return nil // the call is without one, or will fail
+	}
+	raw, err := memory(l.tid, at, size)
+	if err != nil {
+		return nil
+	}
+	switch family := binary.LittleEndian.Uint16(raw); {
+	case family == unix.AF_INET && size >= 8:
+		addr := netip.AddrFrom4([4]byte(raw[4:8]))
+		return l.socket(kind, addr, raw)
+	case family == unix.AF_INET6 && size >= 24:
+		addr := netip.AddrFrom16([16]byte(raw[8:24]))
+		return l.socket(kind, addr, raw)
+	case family == unix.AF_UNIX && kind == Bind && size > 2 && raw[2] != 0:
+		name := raw[2:]
+		for i, c := range name {
+			if c == 0 {
+				name = name[:i]
+				break
+			}
+		}
+		if at := l.tree.find(l.tid, unix.AT_FDCWD, string(name), false); at.state == absent {
+			return []Op{{Kind: Create, Path: at.path}}
+		}
+	}
+	return nil
+}
+
+func (l *look) socket(kind string, addr netip.Addr, raw []byte) []Op {
+	return []Op{{Kind: kind, Addr: netip.AddrPortFrom(addr, binary.BigEndian.Uint16(raw[2:])), Datagram: l.datagram()}}
+}
+
+// datagram asks the socket, the first argument of each of these calls, for its kind.
+func (l *look) datagram() bool {
+	process, err := unix.PidfdOpen(l.tid, 0)
+	if err != nil {
+		// A thread that is not its group's first: the group is in /proc.
+		group := groupOf(l.tid)
+		if process, err = unix.PidfdOpen(group, 0); err != nil {
+			return false
+		}
+	}
+	defer unix.Close(process)
+	fd, err := unix.PidfdGetfd(process, l.arg(0), 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
+	return err == nil && kind != unix.SOCK_STREAM
+}
+
+// message reads the address of struct msghdr: its first field and the length after it.
+func (l *look) message(at uint64) []Op {
+	raw, err := memory(l.tid, at, 12)
+	if err != nil {
+		return nil
+	}
+	return l.address(Connect, binary.LittleEndian.Uint64(raw), int(int32(binary.LittleEndian.Uint32(raw[8:]))))
+}
+
+// maxMessages is how many messages of one sendmmsg are looked at; Linux takes 1,024.
+const maxMessages = 1024
+
+// messages reads an array of struct mmsghdr, 64 bytes each.
+func (l *look) messages(at uint64, n int) []Op {
+	var ops []Op
+	for i := range min(max(n, 0), maxMessages) {
+		for _, op := range l.message(at + uint64(i)*64) {
+			if len(ops) == 0 || ops[len(ops)-1] != op {
+				ops = append(ops, op)
+			}
+		}
+	}
+	return ops
+}

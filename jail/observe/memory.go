@@ -1,0 +1,56 @@
+package observe
+
+import (
+	"bytes"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxPath is Linux's PATH_MAX, with the final NUL.
+const maxPath = 4096
+
+var pageSize = uint64(os.Getpagesize())
+
+// text reads a NUL-terminated string of a stopped thread. A longer one than Linux
+// takes is an error, as the call itself will be.
+func text(tid int, at uint64) (string, error) {
+	var buffer [maxPath]byte
+	for n := 0; n < maxPath; {
+		// Up to the end of the page: what lies behind may not be there.
+		size := min(int(pageSize-(at+uint64(n))%pageSize), maxPath-n)
+		got, err := peek(tid, at+uint64(n), buffer[n:n+size])
+		if err != nil {
+			return "", err
+		}
+		if end := bytes.IndexByte(buffer[n:n+got], 0); end >= 0 {
+			return string(buffer[:n+end]), nil
+		}
+		n += got
+	}
+	return "", unix.ENAMETOOLONG
+}
+
+// memory reads n bytes of a stopped thread.
+func memory(tid int, at uint64, n int) ([]byte, error) {
+	b := make([]byte, n)
+	got, err := peek(tid, at, b)
+	if err == nil && got < n {
+		err = unix.EFAULT
+	}
+	return b, err
+}
+
+func peek(tid int, at uint64, to []byte) (int, error) {
+	n, err := unix.ProcessVMReadv(tid, []unix.Iovec{vector(to)}, []unix.RemoteIovec{{Base: uintptr(at), Len: len(to)}}, 0)
+	if err == nil && n == 0 {
+		err = unix.EFAULT
+	}
+	return n, err
+}
+
+func vector(b []byte) unix.Iovec {
+	v := unix.Iovec{Base: &b[0]}
+	v.SetLen(len(b))
+	return v
+}

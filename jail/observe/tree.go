@@ -1,0 +1,320 @@
+package observe
+
+import (
+	"bytes"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// state says what is at a place.
+type state int
+
+const (
+	nowhere   state = iota // no place of the tree, or none that can be: the call will fail
+	absent                 // nothing is there, but its directory is
+	present                // a file of any kind but a directory
+	directory              //
+)
+
+// place is where a path leads to.
+type place struct {
+	path  string // canonical; empty for nowhere
+	state state
+}
+
+// tree resolves paths as a process of the jail would, from outside: in the jail's
+// root, with its own idea of /proc/self, and without opening anything but by
+// O_PATH, so that neither a FIFO nor a device of the guest's notices or delays it.
+type tree struct{ root int }
+
+// maxLinks is how many symbolic links Linux follows (path_resolution(7)).
+const maxLinks = 40
+
+// find resolves a path of a stopped thread.
+func (t *tree) find(tid, dir int, name string, follow bool) place {
+	if name == "" {
+		return place{}
+	}
+	if !strings.HasPrefix(name, "/") {
+		base, ok := t.base(tid, dir)
+		if !ok {
+			return place{}
+		}
+		name = base + "/" + name
+	}
+	if !mentionsProc(name) {
+		if at, ok := t.straight(name); ok {
+			return at
+		}
+		fd, err := t.open(name, follow)
+		if err == nil {
+			return t.at(fd)
+		}
+		if err == unix.ENOENT && !strings.HasSuffix(name, "/.") && !strings.HasSuffix(name, "/..") {
+			if at, ok := t.beside(name, follow); ok {
+				return at
+			}
+		}
+		if err == unix.ENOTDIR || err == unix.ENAMETOOLONG {
+			return place{}
+		}
+	}
+	return t.walk(tid, name, follow)
+}
+
+// mentionsProc says whether a path may come through proc(5), whose links depend on
+// who looks.
+func mentionsProc(name string) bool { return strings.Contains(name, "proc") }
+
+// open opens what is at a path of the tree.
+func (t *tree) open(name string, follow bool) (int, error) {
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT}
+	if !follow {
+		how.Flags |= unix.O_NOFOLLOW
+	}
+	for try := 0; ; try++ {
+		fd, err := unix.Openat2(t.root, name, &how)
+		// EAGAIN: something was renamed meanwhile, and Linux cannot tell that the
+		// path has stayed within the root.
+		if err == unix.EINTR || err == unix.EAGAIN && try < 10 {
+			continue
+		}
+		return fd, err
+	}
+}
+
+// straight is the way of most paths, and saves half of the calls: without dots and
+// links a path is its own canonical form.
+func (t *tree) straight(name string) (place, bool) {
+	if path.Clean(name) != name {
+		return place{}, false
+	}
+	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(t.root, name, &how)
+	missing := err == unix.ENOENT
+	if missing {
+		how.Flags |= unix.O_DIRECTORY
+		fd, err = unix.Openat2(t.root, path.Dir(name), &how)
+	}
+	if err != nil {
+		return place{}, false
+	}
+	var stat unix.Stat_t
+	err = unix.Fstat(fd, &stat)
+	unix.Close(fd)
+	switch {
+	case err != nil || stat.Nlink == 0:
+		return place{}, false
+	case missing:
+		return place{name, absent}, true
+	}
+	return placed(name, &stat), true
+}
+
+// at closes a descriptor and says what it was.
+func (t *tree) at(fd int) place {
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	name, ok := linkText("/proc/self/fd/" + strconv.Itoa(fd))
+	if !ok || !strings.HasPrefix(name, "/") || unix.Fstat(fd, &stat) != nil {
+		return place{}
+	}
+	return placed(name, &stat)
+}
+
+func placed(name string, stat *unix.Stat_t) place {
+	switch {
+	case stat.Nlink == 0:
+		return place{} // removed, or a memfd: no place of the tree
+	case stat.Mode&unix.S_IFMT == unix.S_IFDIR:
+		return place{name, directory}
+	}
+	return place{name, present}
+}
+
+// beside is the place of a name that is not there, in a directory that is.
+func (t *tree) beside(name string, follow bool) (place, bool) {
+	dir, last := path.Split(strings.TrimRight(name, "/"))
+	fd, err := t.open(dir, true)
+	if err == unix.ENOENT || err == unix.ENOTDIR {
+		return place{}, true
+	}
+	if err != nil {
+		return place{}, false
+	}
+	if follow {
+		var buffer [1]byte
+		if _, err := unix.Readlinkat(fd, last, buffer[:]); err == nil {
+			unix.Close(fd)
+			return place{}, false // a link to what is not there: walk
+		}
+	}
+	above := t.at(fd)
+	if above.state != directory {
+		return place{}, true
+	}
+	return place{path.Join(above.path, last), absent}, true
+}
+
+// base is the directory that a relative path begins at.
+func (t *tree) base(tid, dir int) (string, bool) {
+	link := "/proc/" + strconv.Itoa(tid) + "/cwd"
+	if dir != unix.AT_FDCWD {
+		link = "/proc/" + strconv.Itoa(tid) + "/fd/" + strconv.Itoa(dir)
+	}
+	name, ok := linkText(link)
+	if !ok || !strings.HasPrefix(name, "/") {
+		return "", false
+	}
+	if strings.HasSuffix(name, removed) {
+		var stat unix.Stat_t
+		if unix.Stat(link, &stat) != nil || stat.Nlink == 0 {
+			return "", false
+		}
+	}
+	return name, true
+}
+
+// removed is what Linux adds to the name of a file that has been removed (proc(5)).
+const removed = " (deleted)"
+
+// opened is what a descriptor of a stopped thread means.
+func (t *tree) opened(tid, fd int) place {
+	link := "/proc/" + strconv.Itoa(tid) + "/fd/" + strconv.Itoa(fd)
+	name, ok := linkText(link)
+	var stat unix.Stat_t
+	if !ok || !strings.HasPrefix(name, "/") || unix.Stat(link, &stat) != nil {
+		return place{}
+	}
+	return placed(name, &stat)
+}
+
+// linkText reads a symbolic link.
+func linkText(link string) (string, bool) {
+	var buffer [maxPath + len(removed)]byte
+	n, err := unix.Readlink(link, buffer[:])
+	return string(buffer[:max(n, 0)]), err == nil
+}
+
+// walk resolves a path name by name. It is slower, and knows what one call cannot:
+// whose /proc/self it is, the links in /proc that lead to open files, what a link
+// to nothing would make, and places that the launcher's own rights do not reach.
+func (t *tree) walk(tid int, name string, follow bool) place {
+	at, rest, links := "/", strings.Split(name, "/"), 0
+	must := strings.HasSuffix(name, "/")
+	for len(rest) > 0 {
+		part := rest[0]
+		rest = rest[1:]
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+			at = path.Dir(at)
+			continue
+		}
+		last := !slicesAny(rest)
+		next := path.Join(at, part)
+		if at == "/proc" && (part == "self" || part == "thread-self") {
+			inner, thread := insideIDs(tid)
+			next = "/proc/" + inner
+			if part == "thread-self" {
+				next += "/task/" + thread
+			}
+		}
+		fd, err := t.open(next, false)
+		switch {
+		case err == unix.EACCES:
+			return place{path.Join(append([]string{next}, rest...)...), absent} // nobody can say more
+		case err != nil && last:
+			return place{next, absent}
+		case err != nil:
+			return place{}
+		}
+		var stat unix.Stat_t
+		err = unix.Fstat(fd, &stat)
+		kind := stat.Mode & unix.S_IFMT
+		if err != nil {
+			unix.Close(fd)
+			return place{}
+		}
+		if kind != unix.S_IFLNK || last && !follow && !must {
+			unix.Close(fd)
+			if last {
+				return placed(next, &stat)
+			}
+			if kind != unix.S_IFDIR {
+				return place{}
+			}
+			at = next
+			continue
+		}
+		var buffer [maxPath + len(removed)]byte
+		n, err := unix.Readlinkat(fd, "", buffer[:])
+		unix.Close(fd)
+		if links++; err != nil || links > maxLinks {
+			return place{}
+		}
+		target := string(buffer[:n])
+		if strings.HasPrefix(next, "/proc/") {
+			// It leads to the file itself, whatever its name has become.
+			if !strings.HasPrefix(target, "/") || strings.HasSuffix(target, removed) {
+				return place{}
+			}
+		}
+		if strings.HasPrefix(target, "/") {
+			at = "/"
+		}
+		rest = append(strings.Split(target, "/"), rest...)
+	}
+	fd, err := t.open(at, true)
+	if err != nil {
+		return place{}
+	}
+	return t.at(fd)
+}
+
+// slicesAny says whether any name is left.
+func slicesAny(rest []string) bool {
+	for _, part := range rest {
+		if part != "" && part != "." {
+			return true
+		}
+	}
+	return false
+}
+
+// insideIDs are the numbers of a thread's process and of itself in its own pid
+// namespace (proc(5), NStgid and NSpid).
+func insideIDs(tid int) (process, thread string) {
+	return statusField(tid, "NStgid:"), statusField(tid, "NSpid:")
+}
+
+// groupOf is the process of a thread, as we see it.
+func groupOf(tid int) int {
+	n, err := strconv.Atoi(statusField(tid, "Tgid:"))
+	if err != nil {
+		return tid
+	}
+	return n
+}
+
+// statusField is the last word of a line of /proc/<tid>/status.
+func statusField(tid int, name string) string {
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(tid) + "/status")
+	if err != nil {
+		return ""
+	}
+	for line := range bytes.Lines(status) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			words := bytes.Fields(rest)
+			if len(words) > 0 {
+				return string(words[len(words)-1])
+			}
+		}
+	}
+	return ""
+}

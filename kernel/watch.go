@@ -1,0 +1,148 @@
+package kernel
+
+import (
+	"sync"
+
+	"cellblock/jail/observe"
+	"cellblock/kernel/wire"
+	"cellblock/policy"
+)
+
+// watch keeps what a worker and its descendants have asked Linux for against the
+// policy, until a reply takes it.
+type watch struct {
+	policy policy.Policy
+
+	mu    sync.Mutex
+	found map[sightKey]*sighting
+	order []*sighting
+}
+
+// sighting is one operation that the policy does not allow, and how often.
+type sighting struct {
+	op       policy.OpKind
+	target   string
+	decision policy.Decision
+	count    int
+	pid      int // of the first
+	program  string
+}
+
+type sightKey struct {
+	op     policy.OpKind
+	target string
+}
+
+// maxSightings is how many different ones are told apart until they are taken;
+// further ones are counted by their operation.
+const maxSightings = 1000
+
+const furtherPaths = "(further paths)"
+
+// told judges one system call. It runs while the caller waits.
+func (w *watch) told(e observe.Event) {
+	for _, op := range e.Ops {
+		target, decision := w.judge(op)
+		if decision.Allowed() {
+			continue
+		}
+		w.mu.Lock()
+		w.add(e, sightKey{policy.OpKind(op.Kind), target}, decision)
+		w.mu.Unlock()
+	}
+}
+
+func (w *watch) judge(op observe.Op) (target string, d policy.Decision) {
+	switch op.Kind {
+	case observe.Connect, observe.Bind:
+		proto := "tcp"
+		if op.Datagram {
+			proto = "udp"
+		}
+		return op.Addr.String(), w.policy.DecideNet(policy.NetOp{Kind: policy.NetKind(op.Kind), Proto: proto, Addr: op.Addr.Addr(), Port: int(op.Addr.Port())})
+	}
+	return op.Path, w.policy.Decide(policy.Op{Kind: policy.OpKind(op.Kind), Path: op.Path, Creates: op.Creates, Replaces: op.Replaces})
+}
+
+func (w *watch) add(e observe.Event, key sightKey, d policy.Decision) {
+	if s := w.found[key]; s != nil {
+		s.count++
+		return
+	}
+	if len(w.order) >= maxSightings {
+		key.target = furtherPaths
+		if s := w.found[key]; s != nil {
+			s.count++
+			return
+		}
+	}
+	if w.found == nil {
+		w.found = map[sightKey]*sighting{}
+	}
+	s := &sighting{op: key.op, target: key.target, decision: d, count: 1, pid: e.TID, program: e.Program()}
+	w.found[key] = s
+	w.order = append(w.order, s)
+}
+
+// take returns what was seen since the last call, in the order of the first of each.
+func (w *watch) take() []*sighting {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken := w.order
+	w.found, w.order = nil, nil
+	return taken
+}
+
+// seen is what the launcher reports of a worker since the last report: what Linux
+// was asked for, and from where in the cell as far as Python's hook knows. What the
+// hook alone has seen stands after it.
+func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
+	if s.policy.Mode == policy.Off || w == nil {
+		return nil
+	}
+	at := map[sightKey]*wire.Observed{}
+	for i, o := range hook {
+		at[sightKey{alike(policy.ParseKind(o.Op)), o.Path}] = &hook[i]
+	}
+	var out []Violation
+	used := map[*wire.Observed]bool{}
+	for _, sight := range w.watch.take() {
+		v := s.violation(sight.op, sight.target, "os", sight.decision)
+		v.Count, v.Program = sight.count, sight.program
+		if o := at[sightKey{alike(sight.op), sight.target}]; o != nil {
+			v.Cell, v.Line = int(o.Cell), int(o.Line)
+			used[o] = true
+		}
+		out = append(out, v)
+	}
+	for i, o := range hook {
+		if used[&hook[i]] {
+			continue
+		}
+		kind := policy.ParseKind(o.Op)
+		d := s.policy.Decide(policy.Op{Kind: kind, Path: o.Path})
+		if d.Allowed() {
+			continue
+		}
+		v := s.violation(kind, o.Path, "hook", d)
+		v.Count, v.Cell, v.Line = int(max(o.Count, 1)), int(o.Cell), int(o.Line)
+		out = append(out, v)
+	}
+	return out
+}
+
+func (s *Session) violation(op policy.OpKind, target, source string, d policy.Decision) Violation {
+	return Violation{Op: string(op), Path: target, Decision: decided(d), Rule: d.Rule, Reason: d.Reason, Source: source,
+		Count: 1, Nearest: d.Nearest, Note: s.layer.note(d, op)}
+}
+
+// alike maps kinds that Python's hook does not tell apart to one of them.
+func alike(k policy.OpKind) policy.OpKind {
+	switch k {
+	case policy.RenameFrom, policy.RenameTo:
+		return policy.Rename
+	case policy.Create:
+		return policy.Write
+	}
+	return k
+}
