@@ -135,7 +135,9 @@ func TestObserverReadsEachCall(t *testing.T) {
 					}
 					continue
 				}
-				if in == "report" && errno != "0" {
+				// Flags are the file system's own matter: one that refuses these has been asked.
+				asked := c.name == "ioctl" && (errno == fmt.Sprint(int(unix.EOPNOTSUPP)) || errno == fmt.Sprint(int(unix.ENOTTY)))
+				if in == "report" && errno != "0" && !asked {
 					t.Errorf("%s: not done, errno %s", c.name, errno)
 				}
 				if in == "enforce" && errno != fmt.Sprint(int(unix.EROFS)) && errno != fmt.Sprint(int(unix.EACCES)) {
