@@ -108,7 +108,7 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if err := s.leftReadOnly(); err != nil {
 		return nil, err
 	}
-	if s.listener != nil && s.opt.Told != nil {
+	if s.listener != nil {
 		s.listener.Begin(s.opt.Told)
 	}
 	if err := s.control.send(plan.KindGo, nil, nil); err != nil {

@@ -118,7 +118,7 @@ func (l *layer) id() string {
 
 // note says what becomes of a change that a layer has taken.
 func (l *layer) note(d policy.Decision, k policy.OpKind) string {
-	if l == nil || d.Enforced || !k.Changes() {
+	if l == nil || d.Enforced || !changesFiles(k) {
 		return ""
 	}
 	return "the host is untouched: layer " + l.id() + " has it"

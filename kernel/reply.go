@@ -69,11 +69,8 @@ func (s *Session) died(w *worker, why string, death Death, d cellResult) Result 
 		r = s.failed(KernelExited, value, &death)
 	}
 	r.Details.StateLost = true
-	for _, v := range s.seen(w, nil) {
-		r.Details.Audit = append(r.Details.Audit, marshal(v.entry()))
-		r.Details.Policy.Violations = append(r.Details.Policy.Violations, v)
-	}
-	r.Details.AuditPolicy = auditText(s.policy.Mode, len(r.Details.Policy.Violations), 0)
+	outside := r.Details.tell(s.seen(w, nil))
+	r.Details.AuditPolicy = auditText(s.policy.Mode, len(outside), 0)
 	log := d.log
 	if d.out != nil {
 		r.Details.Stdout, r.Details.Stderr = d.out.streams["stdout"].String(), d.out.streams["stderr"].String()
@@ -223,11 +220,7 @@ func (s *Session) audit(w *worker, t *Details, c *wire.CellReply) string {
 			inside++
 		}
 	}
-	for _, v := range s.seen(w, c.Observed) {
-		entry := marshal(v.entry())
-		t.Audit, outside = append(t.Audit, entry), append(outside, entry)
-		t.Policy.Violations = append(t.Policy.Violations, v)
-	}
+	outside = append(outside, t.tell(s.seen(w, c.Observed))...)
 	t.AuditPolicy = auditText(s.policy.Mode, len(outside), inside)
 	if len(outside) > 0 && s.layer != nil {
 		return fmt.Sprintf("\n[audit policy] %d mutation(s) outside session cwd, of which nothing reaches the host: layer %s has them:\n%s", len(outside), s.layer.id(), marshal(outside))
@@ -237,6 +230,24 @@ func (s *Session) audit(w *worker, t *Details, c *wire.CellReply) string {
 	}
 	return fmt.Sprintf("\n[audit policy] blocked %d mutation(s) outside session cwd:\n%s", len(outside), marshal(outside))
 }
+
+// tell adds what was seen to the details, and returns the entries of changes: programs
+// and connections are no mutations.
+func (t *Details) tell(seen []Violation) (changes []json.RawMessage) {
+	for _, v := range seen {
+		entry := marshal(v.entry())
+		t.Audit = append(t.Audit, entry)
+		t.Policy.Violations = append(t.Policy.Violations, v)
+		if changesFiles(policy.OpKind(v.Op)) {
+			changes = append(changes, entry)
+		}
+	}
+	return changes
+}
+
+// changesFiles says it of an observed operation, whose words are a closed set; that of
+// a connection is no word of the file system.
+func changesFiles(k policy.OpKind) bool { return k.Known() && k.Changes() }
 
 // decided is what a denial comes to in the session's mode.
 func decided(d policy.Decision) string {

@@ -24,8 +24,7 @@ type sighting struct {
 	target   string
 	decision policy.Decision
 	count    int
-	pid      int // of the first
-	program  string
+	program  string // of the first
 }
 
 type sightKey struct {
@@ -79,7 +78,7 @@ func (w *watch) add(e observe.Event, key sightKey, d policy.Decision) {
 	if w.found == nil {
 		w.found = map[sightKey]*sighting{}
 	}
-	s := &sighting{op: key.op, target: key.target, decision: d, count: 1, pid: e.TID, program: e.Program()}
+	s := &sighting{op: key.op, target: key.target, decision: d, count: 1, program: e.Program()}
 	w.found[key] = s
 	w.order = append(w.order, s)
 }

@@ -23,8 +23,9 @@ func newDoctor(c *console) *cobra.Command {
 inside it and what keeps each of its limits, and list the skills.
 
 In mode report, writes outside the session directory are done with your rights
-and reported from what Python's audit hook sees: not those of child processes or
-native code. Only enforce refuses them.
+and reported, also those of child processes and native code; without
+seccomp-notify only those that Python's audit hook sees. Not seen are writes
+through a descriptor that is open already. Only enforce refuses them.
 
 The exit code is 5 when a jail cannot be built here.`,
 		Args: atMost(0),

@@ -39,8 +39,8 @@ func Listen(fd, root int) (*Listener, error) {
 	return l, nil
 }
 
-// Begin has each call told to told from now on, before it goes on. told is called
-// from one goroutine and delays who called.
+// Begin has each call told to told from now on, before it goes on; nil for nobody.
+// told is called from one goroutine and delays who called.
 func (l *Listener) Begin(told func(Event)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,9 +166,10 @@ func (l *Listener) one() error {
 // answer looks at a call, tells of it and lets it go on. The lock is held.
 func (l *Listener) answer(n *notification) error {
 	if event, ok := l.look(n); ok {
-		if l.told != nil {
+		switch {
+		case l.told != nil:
 			l.told(event)
-		} else {
+		case l.seen != nil:
 			for _, op := range event.Ops {
 				l.seen[op.Path] = true
 			}

@@ -90,9 +90,9 @@ func (l *look) openat2() []Op {
 	return l.open(0, 1, int(binary.LittleEndian.Uint64(how)))
 }
 
-// open1 reads a call on an open descriptor.
-func (l *look) open1(fd int, kind string) []Op {
-	if at := l.tree.opened(l.tid, l.arg(fd)); at.state != nowhere {
+// descriptor reads a call on an open descriptor, its first argument.
+func (l *look) descriptor(kind string) []Op {
+	if at := l.tree.opened(l.tid, l.arg(0)); at.state != nowhere {
 		return []Op{{Kind: kind, Path: at.path}}
 	}
 	return nil

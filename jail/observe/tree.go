@@ -14,10 +14,10 @@ import (
 type state int
 
 const (
-	nowhere   state = iota // no place of the tree, or none that can be: the call will fail
-	absent                 // nothing is there, but its directory is
-	present                // a file of any kind but a directory
-	directory              //
+	nowhere state = iota // no place of the tree, or none that can be: the call will fail
+	absent               // nothing is there, but its directory is
+	present              // a file of any kind but a directory
+	directory
 )
 
 // place is where a path leads to.
@@ -216,7 +216,7 @@ func (t *tree) walk(tid int, name string, follow bool) place {
 			at = path.Dir(at)
 			continue
 		}
-		last := !slicesAny(rest)
+		last := !anyLeft(rest)
 		next := path.Join(at, part)
 		if at == "/proc" && (part == "self" || part == "thread-self") {
 			inner, thread := insideIDs(tid)
@@ -277,8 +277,8 @@ func (t *tree) walk(tid int, name string, follow bool) place {
 	return t.at(fd)
 }
 
-// slicesAny says whether any name is left.
-func slicesAny(rest []string) bool {
+// anyLeft says whether any name is left.
+func anyLeft(rest []string) bool {
 	for _, part := range rest {
 		if part != "" && part != "." {
 			return true

@@ -2,7 +2,6 @@ package stage
 
 import (
 	"syscall"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -19,20 +18,10 @@ const waitKillable = 1 << 5
 // passing it would be a call to be told of, by a listener that nobody has yet. Its
 // go says that it has it.
 func (s *stage) observe(st *plan.Step) error {
-	prog := s.plan.Observer
-	if len(prog) == 0 || len(prog) > 0xffff {
-		return &callError{"seccomp", st.Path, syscall.EINVAL}
-	}
-	fprog := struct {
-		n    uint16
-		prog *plan.Insn
-	}{uint16(len(prog)), &prog[0]}
-	install := func(flags uintptr) (int, error) {
-		return call("seccomp", st.Path, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER|flags, uintptr(unsafe.Pointer(&fprog)), 0, 0)
-	}
-	fd, err := install(waitKillable)
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER
+	fd, err := install(st, s.plan.Observer, flags|waitKillable)
 	if isErrno(err, syscall.EINVAL) {
-		fd, err = install(0)
+		fd, err = install(st, s.plan.Observer, flags)
 	}
 	if err != nil {
 		return err

@@ -159,18 +159,23 @@ func addRule(ruleset int, r *plan.Rule) error {
 // seccomp installs one program on all threads at once: the worker is born from
 // this one, and none of the others may stay outside.
 func (s *stage) seccomp(st *plan.Step) error {
-	prog := s.plan.Programs[st.Slot]
-	if len(prog) == 0 || len(prog) > 0xffff {
-		return &callError{"seccomp", st.Path, syscall.EINVAL}
-	}
-	fprog := struct {
-		n    uint16
-		prog *plan.Insn
-	}{uint16(len(prog)), &prog[0]}
-	r, err := call("seccomp", st.Path, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&fprog)), 0, 0)
+	r, err := install(st, s.plan.Programs[st.Slot], unix.SECCOMP_FILTER_FLAG_TSYNC)
 	if err == nil && r != 0 {
 		// The id of a thread that could not be brought along.
 		return &callError{"seccomp", "all threads", syscall.ESRCH}
 	}
 	return err
+}
+
+// install adds a filter to this thread, or with TSYNC to all, and returns what
+// seccomp(2) does.
+func install(st *plan.Step, prog []plan.Insn, flags uintptr) (int, error) {
+	if len(prog) == 0 || len(prog) > 0xffff {
+		return -1, &callError{"seccomp", st.Path, syscall.EINVAL}
+	}
+	fprog := struct {
+		n    uint16
+		prog *plan.Insn
+	}{uint16(len(prog)), &prog[0]}
+	return call("seccomp", st.Path, unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&fprog)), 0, 0)
 }
