@@ -73,6 +73,17 @@ class Worker(unittest.TestCase):
             self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
         self.assertEqual(self.host.cell("1 + 1")["value"], "2")
 
+    def test_an_interrupt_of_a_cell_that_waits_stops_it_and_no_other(self):
+        first = self.host.start("run-block", code="import time; print('in', flush=True)\nuntil = time.time() + 0.5\nwhile time.time() < until: time.sleep(0.01)\n'ended'")
+        while "in" not in self.host.drain(self.host.out):
+            time.sleep(0.01)
+        second = self.host.start("run-block", code="while True: pass")
+        control = self.host.interrupt(second)
+        self.assertIs(self.host.wait_for_interrupt(control)["value"], True)
+        self.assertEqual(self.host.wait(first)["value"]["value"], "'ended'")
+        self.assertEqual(self.host.wait(second)["value"]["error"]["ename"], "KeyboardInterrupt")
+        self.assertEqual(self.host.cell("1 + 1")["value"], "2")
+
     def test_interrupt_of_an_await(self):
         number = self.host.start("run-block", code="import asyncio; print('in', flush=True)\nawait asyncio.sleep(60)")
         while "in" not in self.host.drain(self.host.out):

@@ -79,7 +79,7 @@ class Worker:
         self.session = None  # name of the one session
         self.running = None  # id of the request whose code runs
         self.coming = None  # id of the request whose code will run next
-        self.stopped = False  # an interrupt of that code has come before it
+        self.stopped = None  # the request whose interrupt has come before its code began
         self.waiting = False  # the main thread is reading the wire
         self.looking = False  # the handler is
         self.later = []  # messages that came while a cell ran
@@ -112,7 +112,6 @@ class Worker:
             self.waiting = True
             message, fds = self.later.pop(0) if self.later else self.wire.receive(True)
             self.coming = message.get("id") if message.get("op") in RUNS else None
-            self.stopped = False
             self.waiting = False
             if not self.answer(message, fds):
                 return
@@ -332,7 +331,7 @@ class Worker:
             _signal.signal(_signal.SIGINT, handler)
         try:
             self.running = message["id"]
-            if self.stopped:
+            if self.stopped == self.running:
                 raise KeyboardInterrupt
             return run()
         finally:
@@ -370,11 +369,15 @@ class Worker:
         """One message that came while code runs; True when it is to stop."""
         if message.get("op") == "interrupt":
             current = self.coming if self.running is None else self.running
-            hit = current is not None and message.get("target", current) == current
-            if hit and self.running is None:
-                self.stopped = True  # raised by the code's first step
+            target = message.get("target", current)
+            # What came with the signal may have been read before this: right after a
+            # reply, the next code waits in later.
+            waits = any(m.get("id") == target and m.get("op") in RUNS for m, _ in self.later)
+            hit = target is not None and (target == current or waits)
+            if hit and target != self.running:
+                self.stopped = target  # raised by the code's first step
             self.wire.send({"id": message["id"], "value": hit})
-            return hit and self.running is not None
+            return hit and target == self.running
         if message.get("op") == "stdin" and type(message.get("text")) is str:
             self.stdin.feed(message["text"])
             self.wire.send({"id": message["id"], "value": None})
