@@ -35,7 +35,7 @@ func (s *Session) recordStart(w *worker) error {
 	}
 	i := s.infoOf(w)
 	record.Facts = map[string]any{
-		"directory": i.Directory, "tier": i.Tier, "mode": i.Mode, "profile": s.opts.Profile, "digests": i.Digests,
+		"directory": i.Directory, "home": s.home, "state": s.opts.State, "tier": i.Tier, "mode": i.Mode, "profile": s.opts.Profile, "digests": i.Digests,
 		"limits": i.Limits, "degraded": i.Degraded, "witness": i.Witness, "network": s.policy.Network.Mode,
 	}
 	err := s.record.before(record)
@@ -136,6 +136,15 @@ func (s *Session) recordResult(w *worker, number int, r Result) {
 		}
 		if len(v.Nearest) > 0 {
 			record.Facts["nearest"] = v.Nearest
+		}
+		if v.creates {
+			record.Facts[audit.FactCreates] = true
+		}
+		if v.replaces {
+			record.Facts[audit.FactReplaces] = true
+		}
+		if v.proto != "" {
+			record.Facts[audit.FactProto] = v.proto
 		}
 		if first, now := flood.Add(record); now {
 			out = append(out, first)

@@ -129,6 +129,10 @@ type Violation struct {
 	Program  string   `json:"program,omitempty"` // that did it, where Linux was asked
 	Nearest  []string `json:"nearest,omitempty"` // where it is allowed
 	Note     string   `json:"note,omitempty"`    // what stays of it, and what will be gone
+
+	// For the record: what policy.Op and policy.NetOp know beside the path.
+	creates, replaces bool
+	proto             string
 }
 
 // entry is the violation as it stands in Details.Audit.

@@ -23,6 +23,7 @@ type Session struct {
 	opts   Options
 	name   string
 	dir    string
+	home   string // the operator's; may be empty
 	policy policy.Policy
 	notes  []policy.Note
 	digest string // of the policy
@@ -110,7 +111,7 @@ func newSession(opts Options) (*Session, error) {
 	if opts.SkillRoots == nil {
 		opts.SkillRoots = skillRoots(home)
 	}
-	s := &Session{opts: opts, dir: dir, name: opts.Name, turn: make(chan struct{}, 1), stop: make(chan struct{})}
+	s := &Session{opts: opts, dir: dir, home: home, name: opts.Name, turn: make(chan struct{}, 1), stop: make(chan struct{})}
 	if s.policy, s.notes, err = compilePolicy(opts, dir, home); err != nil {
 		return nil, err
 	}

@@ -25,6 +25,9 @@ type sighting struct {
 	decision policy.Decision
 	count    int
 	program  string // of the first
+
+	creates, replaces bool // in any of them
+	proto             string
 }
 
 type sightKey struct {
@@ -46,7 +49,11 @@ func (w *watch) told(e observe.Event) {
 			continue
 		}
 		w.mu.Lock()
-		w.add(e, sightKey{policy.OpKind(op.Kind), target}, decision)
+		s := w.add(e, sightKey{policy.OpKind(op.Kind), target}, decision)
+		s.creates, s.replaces = s.creates || op.Creates, s.replaces || op.Replaces
+		if op.Datagram {
+			s.proto = "udp"
+		}
 		w.mu.Unlock()
 	}
 }
@@ -63,16 +70,16 @@ func (w *watch) judge(op observe.Op) (target string, d policy.Decision) {
 	return op.Path, w.policy.Decide(policy.Op{Kind: policy.OpKind(op.Kind), Path: op.Path, Creates: op.Creates, Replaces: op.Replaces})
 }
 
-func (w *watch) add(e observe.Event, key sightKey, d policy.Decision) {
+func (w *watch) add(e observe.Event, key sightKey, d policy.Decision) *sighting {
 	if s := w.found[key]; s != nil {
 		s.count++
-		return
+		return s
 	}
 	if len(w.order) >= maxSightings {
 		key.target = furtherPaths
 		if s := w.found[key]; s != nil {
 			s.count++
-			return
+			return s
 		}
 	}
 	if w.found == nil {
@@ -81,6 +88,7 @@ func (w *watch) add(e observe.Event, key sightKey, d policy.Decision) {
 	s := &sighting{op: key.op, target: key.target, decision: d, count: 1, program: e.Program()}
 	w.found[key] = s
 	w.order = append(w.order, s)
+	return s
 }
 
 // take returns what was seen since the last call, in the order of the first of each.
@@ -108,6 +116,7 @@ func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 	for _, sight := range w.watch.take() {
 		v := s.violation(sight.op, sight.target, "os", sight.decision)
 		v.Count, v.Program = sight.count, sight.program
+		v.creates, v.replaces, v.proto = sight.creates, sight.replaces, sight.proto
 		if o := at[sightKey{alike(sight.op), sight.target}]; o != nil {
 			v.Cell, v.Line = int(o.Cell), int(o.Line)
 			used[o] = true

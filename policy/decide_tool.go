@@ -109,6 +109,14 @@ func (t ToolsPart) decide(op ToolOp) Decision {
 	return deny("default.tools", "no rule allows this host call", 0)
 }
 
+// Looks reports whether the decision on a call depends on what it brings: its
+// arguments, or how many there were before.
+func (t ToolsPart) Looks(op ToolOp) bool {
+	return t.Rego != nil || slices.ContainsFunc(t.Rules, func(r ToolRule) bool {
+		return r.about(op) && (len(r.Schema) > 0 || r.Limits != ToolLimits{})
+	})
+}
+
 // about reports whether the rule speaks of this call.
 func (r ToolRule) about(op ToolOp) bool {
 	namespace, all := strings.CutSuffix(r.Tool, "*")

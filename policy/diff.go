@@ -40,8 +40,8 @@ func (d *differ) add(what, old, new string) {
 	}
 }
 
-// brief is a decision in a few words.
-func (d Decision) brief() string {
+// Brief is allow, deny (Linux refuses) or report (done, and reported), and the rule.
+func (d Decision) Brief() string {
 	switch {
 	case d.Allowed():
 		return "allow (" + d.Rule + ")"
@@ -83,7 +83,7 @@ func (d *differ) paths() {
 			if a.outcome() == b.outcome() {
 				continue
 			}
-			key := [2]string{a.brief(), b.brief()}
+			key := [2]string{a.Brief(), b.Brief()}
 			if inside != p && last[[2]string{inside, string(k)}] == key[0]+key[1] {
 				continue
 			}
@@ -127,7 +127,7 @@ func (d *differ) network() {
 		}
 		if a, b := d.old.DecideNet(op), d.new.DecideNet(op); a.outcome() != b.outcome() && !seen[what] {
 			seen[what] = true
-			d.add(what, a.brief(), b.brief())
+			d.add(what, a.Brief(), b.Brief())
 		}
 	}
 	inbound := func(p Policy) string {
@@ -166,7 +166,7 @@ func (d *differ) tools() {
 		op := ToolOp{Tool: strings.Replace(name, "*", "any", 1), Role: Roles[0], Purpose: Purposes[0]}
 		a, b := d.old.Tools.decide(op), d.new.Tools.decide(op)
 		if a.outcome() != b.outcome() {
-			d.add("tool "+name, a.brief(), b.brief())
+			d.add("tool "+name, a.Brief(), b.Brief())
 			continue
 		}
 		x, _ := json.Marshal(about(d.old, name))

@@ -18,7 +18,7 @@ import (
 func newPolicy(c *console) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Show policies, check them, and explain what they decide", Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newPolicyList(c), newPolicyShow(c), newPolicyCheck(c), newPolicyExplain(c), newPolicyDiff(c))
+	cmd.AddCommand(newPolicyList(c), newPolicyShow(c), newPolicyCheck(c), newPolicyExplain(c), newPolicyDiff(c), newPolicyReplay(c))
 	return cmd
 }
 
@@ -140,15 +140,18 @@ func newPolicyDiff(c *console) *cobra.Command {
 		asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:   "diff OLD NEW",
+		Use:   "diff OLD NEW [AUDIT...]",
 		Short: "Tell what two policies decide differently",
 		Long: `Compile two policies for one session and ask both about everything that either
 names. A line tells the operations, the path, and both decisions: allow, deny
 (Linux refuses) or report (done, and reported), each with its rule. The path DIR/…
 stands for whatever lies beneath DIR and has no rule of its own.
 
+With records of sessions, tell instead which decisions change on what they record;
+'cellblock policy replay --help' says what that is.
+
 The exit code is 1 when something differs.`,
-		Args: cobra.ExactArgs(2),
+		Args: cobra.MinimumNArgs(2),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	flags.addSession(cmd.Flags())
@@ -161,13 +164,18 @@ The exit code is 1 when something differs.`,
 		if !cmd.Flags().Changed("mode") {
 			options.Mode = policy.Enforce
 		}
-		var both [2]policy.Policy
-		for i, name := range args {
-			doc, err := loadPolicy(name)
-			if err != nil {
+		var docs [2]policy.Document
+		for i := range docs {
+			if docs[i], err = loadPolicy(args[i]); err != nil {
 				return err
 			}
-			options.Policy = &doc
+		}
+		if len(args) > 2 {
+			return c.diffRecorded(cmd, &flags, docs, args[2:], asJSON)
+		}
+		var both [2]policy.Policy
+		for i := range docs {
+			options.Policy = &docs[i]
 			if both[i], _, err = kernel.Policy(options); err != nil {
 				return err
 			}

@@ -68,7 +68,7 @@ func (m *Merger) Add(r Record) (Record, bool) {
 	r.Target, r.PID, r.Program, r.Scope = "", 0, "", ""
 	c := m.seen[kindOf(r)]
 	if c == nil && m.other >= maxOther {
-		r.Op, r.Decision, r.Rule, r.Reason = "other", "", "", ""
+		r.Op, r.Decision, r.Rule, r.Reason = OpOther, "", "", ""
 		c = m.seen[kindOf(r)]
 	}
 	if c == nil {

@@ -45,6 +45,7 @@ const (
 	OpHostReturn   = "host.return"
 	OpRepair       = "audit.repair" // what Open found and cut off
 	OpGap          = "audit.gap"    // records that could not be written; count says how many
+	OpOther        = "other"        // of a flood: operations that are only counted
 )
 
 // Record is one decision or one event.
