@@ -79,6 +79,9 @@ func (c *compiler) check() error {
 	if s.Network != NetNone && s.Network != NetHost {
 		return &SpecError{"network", string(s.Network), `want "none" or "host"`}
 	}
+	if err := c.checkSockets(); err != nil {
+		return err
+	}
 	paths := map[string]string{"directory": s.Dir}
 	for _, b := range s.Binds {
 		paths["bind source "+b.Source], paths["bind target "+b.Target] = b.Source, b.Target

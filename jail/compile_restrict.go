@@ -13,6 +13,7 @@ func (c *compiler) identity() {
 	if c.spec.Network == NetNone {
 		c.stage(plan.Step{Op: plan.OpLoopback, Reason: "servers and clients within the jail find each other"})
 	}
+	c.sockets()
 	if c.spec.Hostname != "" {
 		c.stage(plan.Step{Op: plan.OpHostname, Data: c.spec.Hostname, Reason: "the host's name stays the host's"})
 	}
@@ -201,6 +202,7 @@ func (c *compiler) witness() {
 	}
 	if c.spec.Network == NetNone {
 		check("connect", "connect", "", "no way out of the network namespace", "ENETUNREACH", "EPERM", "EACCES")
+		check("routes", "routes", "", "no interface but lo leads anywhere", "lo")
 	}
 	if c.observed() {
 		check("told", "tell", toldPath, "the launcher is told of changes", "told")

@@ -33,6 +33,7 @@ func TestEachCallOfTheSetUpFailing(t *testing.T) {
 	for _, tree := range []TreeAccess{TreeReadOnly, TreeWritable} {
 		t.Run(string(tree), func(t *testing.T) {
 			spec := testSpec(t, tree, "/bin/sh", "-c", "echo ran > ran")
+			spec.Sockets = socketsOf("tcp 127.0.0.1:80", "udp [::1]:53")
 			p, err := Compile(spec, Probe())
 			if err != nil {
 				t.Fatal(err)

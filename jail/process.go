@@ -24,6 +24,7 @@ type Process struct {
 	group    *cgroup.Group
 	control  *control
 	observer *observe.Listener
+	sockets  []*os.File
 	stage    int
 	worker   int // pid on the host
 	report   Report
@@ -87,7 +88,7 @@ type Report struct {
 
 // born makes the process of a start that went well.
 func (s *starting) born(workerfd int) (*Process, error) {
-	p := &Process{plan: s.plan, group: s.group, control: s.control, observer: s.listener, stage: s.pid, stagefd: s.pidfd, workerfd: workerfd,
+	p := &Process{plan: s.plan, group: s.group, control: s.control, observer: s.listener, sockets: s.sockets, stage: s.pid, stagefd: s.pidfd, workerfd: workerfd,
 		done: make(chan struct{})}
 	worker, err := pidOf(workerfd)
 	if err != nil {
@@ -158,6 +159,7 @@ func (p *Process) watch() {
 	if p.observer != nil {
 		p.observer.Stop()
 	}
+	closeFiles(p.sockets)
 	if !ended {
 		p.exit.Err = fmt.Errorf("jail %s: ended from outside", p.plan.Name)
 		p.exit.Signal = syscall.SIGKILL
@@ -188,6 +190,10 @@ func (p *Process) Pid() int { return p.worker }
 
 // StagePid is the number of the jail's first process on the host.
 func (p *Process) StagePid() int { return p.stage }
+
+// Sockets are those of the spec, in its order. They stay the process's, which closes
+// them at its end; net.FileListener and net.FilePacketConn make copies.
+func (p *Process) Sockets() []*os.File { return p.sockets }
 
 // Signal sends a signal to the worker. os.ErrProcessDone when it has ended.
 func (p *Process) Signal(sig syscall.Signal) error { return p.signal(&p.workerfd, sig, 0) }

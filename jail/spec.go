@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"net/netip"
 
 	"cellblock/jail/seccomp"
 )
@@ -103,6 +104,17 @@ type Dir struct {
 	Reason string
 }
 
+// Socket is a socket in the jail's own network namespace that the launcher gets.
+// Nothing else leads out of that namespace: what the launcher does with who connects
+// to it is the jail's whole network.
+type Socket struct {
+	// Network is "tcp", for a socket that listens, or "udp".
+	Network string
+	// Addr is what it is bound to; the zero address for all.
+	Addr   netip.AddrPort
+	Reason string
+}
+
 // Limits are what a jail may use. Zero means no limit.
 type Limits struct {
 	MemoryBytes   int64 // of all processes, private file systems included
@@ -147,6 +159,9 @@ type Spec struct {
 	Files      []File
 	Dirs       []Dir
 	Network    Network
+	// Sockets are made in the network of NetNone and passed to the launcher; see
+	// Process.Sockets.
+	Sockets []Socket
 	// Observe has the launcher told of the system calls that change files, execute
 	// programs and connect; see StartOptions.Told. It needs SeccompNotify.
 	Observe bool

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -48,6 +49,7 @@ type starting struct {
 	pid      int // of the stage
 	pidfd    int
 	listener *observe.Listener
+	sockets  []*os.File
 	degraded []plan.Degradation
 	results  []plan.Result
 }
@@ -92,6 +94,9 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if err != nil {
 		return nil, s.orFailure(err)
 	}
+	if err := s.takeSockets(); err != nil {
+		return nil, err
+	}
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
@@ -127,6 +132,24 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 		}
 	}
 	return s.born(worker)
+}
+
+// takeSockets receives the sockets that the stage makes in its network namespace.
+func (s *starting) takeSockets() error {
+	for _, st := range s.plan.StepsOf(plan.Stage) {
+		if st.Op != plan.OpSocket {
+			continue
+		}
+		_, fd, err := s.expect(plan.KindSocket)
+		if err != nil {
+			return err
+		}
+		if fd < 0 {
+			return ErrStageGone
+		}
+		s.sockets = append(s.sockets, os.NewFile(uintptr(fd), st.Names[0]+" "+st.Path))
+	}
+	return nil
 }
 
 // listen takes the observer's listener over from the stage, where the plan has one.
@@ -204,12 +227,19 @@ var stageCaps = []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_NET_ADMIN, unix.CAP_SETPC
 var overlayCaps = []uintptr{unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID}
 
 func capsOf(p *plan.Plan) []uintptr {
+	caps := slices.Clone(stageCaps)
+	var overlay, port bool
 	for _, st := range p.StepsOf(plan.Stage) {
-		if st.Op == plan.OpOverlay {
-			return append(append([]uintptr(nil), stageCaps...), overlayCaps...)
-		}
+		overlay = overlay || st.Op == plan.OpOverlay
+		port = port || st.Op == plan.OpSocket && st.Num < 1024
 	}
-	return stageCaps
+	if overlay {
+		caps = append(caps, overlayCaps...)
+	}
+	if port {
+		caps = append(caps, unix.CAP_NET_BIND_SERVICE) // of its own network alone
+	}
+	return caps
 }
 
 func (s *starting) spawnStage() error {
@@ -388,6 +418,13 @@ func (s *starting) abandon() {
 	}
 	if s.listener != nil {
 		s.listener.Stop()
+	}
+	closeFiles(s.sockets)
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		f.Close()
 	}
 }
 

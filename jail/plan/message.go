@@ -5,6 +5,7 @@ package plan
 // made as descriptors. Then:
 //
 //	stage → launcher   Failed{step, call, errno}           and the stage ends
+//	stage → launcher   Socket, with the socket         for each socket of the plan
 //	stage → launcher   Listener{descriptor}            where the plan observes
 //	stage → launcher   Witnessed{results}
 //	launcher → stage   Go                                  or it closes
@@ -21,6 +22,7 @@ type Kind byte
 const (
 	KindPlan      Kind = 'P'
 	KindFailed    Kind = 'F'
+	KindSocket    Kind = 'S'
 	KindListener  Kind = 'L'
 	KindWitnessed Kind = 'W'
 	KindGo        Kind = 'G'

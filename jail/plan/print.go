@@ -77,6 +77,9 @@ func (s Step) Title() string {
 	case OpRlimit:
 		add(s.Names...)
 		add(limitString(s.Soft) + ":" + limitString(s.Hard))
+	case OpSocket:
+		add(s.Names...)
+		add(s.Path, "port "+strconv.FormatUint(s.Num, 10))
 	case OpHostname:
 		add(s.Data)
 	case OpOOM:

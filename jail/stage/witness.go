@@ -84,6 +84,8 @@ func try(c plan.Check, status string) string {
 		return raw(syscall.SYS_SETUID, 0, 0, 0, 0)
 	case "connect":
 		return connect()
+	case "routes":
+		return routes()
 	case "covered":
 		return mountState(c.Arg, func(s *syscall.Statfs_t) bool { return s.Type == unix.TMPFS_MAGIC && s.Flags&unix.ST_RDONLY != 0 })
 	case "shadowed":

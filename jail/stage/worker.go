@@ -79,12 +79,8 @@ func (s *stage) sendBorn(pid, pidfd int) error {
 	if pidfd < 0 {
 		return &callError{"clone", "pidfd", syscall.ENOSYS}
 	}
-	if errno := inject("sendmsg"); errno != 0 {
-		return &callError{"sendmsg", "launcher", errno}
-	}
-	msg := plan.AppendMessage(nil, plan.KindBorn, plan.EncodeInt(pid))
-	if err := syscall.Sendmsg(controlFD, msg, syscall.UnixRights(pidfd), nil, 0); err != nil {
-		return &callError{"sendmsg", "launcher", err.(syscall.Errno)}
+	if err := s.pass(plan.KindBorn, plan.EncodeInt(pid), pidfd); err != nil {
+		return err
 	}
 	return syscall.Close(pidfd)
 }
