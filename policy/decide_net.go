@@ -13,6 +13,7 @@ type NetKind string
 const (
 	Connect NetKind = "connect" // also a datagram sent to an address
 	Bind    NetKind = "bind"    // a port taken, to be connected to
+	Lookup  NetKind = "lookup"  // a name asked for its address; NetOp has a host, and no port
 )
 
 // NetOp is one operation on the network to decide. A connection is decided by
@@ -106,11 +107,15 @@ func (p Policy) DecideNet(op NetOp) Decision {
 		return n.bind(op)
 	}
 	host, literal, malformed := op.target()
+	if op.Kind == Lookup {
+		return n.lookup(host, malformed)
+	}
 	addr := op.Addr
 	if literal.IsValid() && !addr.IsValid() {
 		addr = literal
 	}
-	loopback := addr.IsValid() && inner(addr).IsLoopback() || !addr.IsValid() && host == "localhost"
+	// Linux takes the unspecified address of a connection for loopback.
+	loopback := addr.IsValid() && (inner(addr).IsLoopback() || addr.WithZone("").Unmap().IsUnspecified()) || !addr.IsValid() && host == "localhost"
 	if loopback && !op.Outward {
 		return Decision{Effect: Allow, Rule: "ground.loopback", Reason: "loopback within the session always works"}
 	}
@@ -144,6 +149,27 @@ func (p Policy) DecideNet(op NetOp) Decision {
 	return d
 }
 
+// lookup decides on a name alone: it may be asked for when something of it may be
+// connected to.
+func (n Network) lookup(host, malformed string) Decision {
+	switch {
+	case n.Mode == NetHost:
+		return Decision{Effect: Allow, Rule: "net.host", Reason: orText(n.Reason, "the network is the host's")}
+	case host == "localhost":
+		return Decision{Effect: Allow, Rule: "ground.loopback", Reason: "loopback within the session always works"}
+	case n.Mode == NetNone:
+		return Decision{Effect: Deny, Rule: "net.none", Reason: orText(n.Reason, "there is no network but the session's own loopback"), Enforced: n.Enforced}
+	case malformed != "":
+		return n.deny("net.target", malformed, n.Enforced)
+	}
+	for _, r := range n.Allow {
+		if _, network := r.network(); !network && r.names(host) {
+			return Decision{Effect: Allow, Rule: r.ID, Reason: r.Reason, Line: r.Line}
+		}
+	}
+	return n.deny("net.unlisted", "it is not on the list", n.Enforced)
+}
+
 func (n Network) bind(op NetOp) Decision {
 	for _, r := range n.Inbound {
 		if r.Port == op.Port {
@@ -158,7 +184,12 @@ func (n Network) bind(op NetOp) Decision {
 func (op NetOp) target() (name string, literal netip.Addr, malformed string) {
 	host := strings.ToLower(strings.TrimSuffix(op.Host, "."))
 	if rest, ok := strings.CutPrefix(host, "["); ok {
-		host, _ = strings.CutSuffix(rest, "]")
+		inside, closed := strings.CutSuffix(rest, "]")
+		addr, err := netip.ParseAddr(inside)
+		if !closed || err != nil {
+			return host, netip.Addr{}, "the target is no host name and no address"
+		}
+		return inside, addr.WithZone("").Unmap(), ""
 	}
 	if host == "" && op.Host == "" {
 		return "", op.Addr.WithZone("").Unmap(), ""
@@ -191,15 +222,19 @@ func (n Network) matching(host string, literal, addr netip.Addr, port int) (NetR
 		if literal.IsValid() || host == "" {
 			continue
 		}
-		if rest, ok := strings.CutPrefix(r.Host, "*"); ok {
-			if len(host) > len(rest) && strings.HasSuffix(host, rest) {
-				return r, true
-			}
-		} else if host == r.Host {
+		if r.names(host) {
 			return r, true
 		}
 	}
 	return NetRule{}, false
+}
+
+// names reports whether a rule for a name, or for all beneath one, is about this one.
+func (r NetRule) names(host string) bool {
+	if rest, ok := strings.CutPrefix(r.Host, "*"); ok {
+		return len(host) > len(rest) && strings.HasSuffix(host, rest)
+	}
+	return host == r.Host
 }
 
 // opens reports whether a rule names a guarded address itself, or a network that

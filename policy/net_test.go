@@ -62,6 +62,11 @@ func TestConnections(t *testing.T) {
 		{"a short address", "127.1", "", 9999, true, "net.target", false},
 		{"another alphabet", "pypі.org", "", 443, true, "net.target", false},
 		{"a zero byte", "pypi.org\x00.evil.com", "", 443, true, "net.target", false},
+		{"half an address in brackets", "[8.8.8.8", "", 9999, true, "net.target", false},
+		{"a name in brackets", "[pypi.org]", "", 443, true, "net.target", false},
+		{"the unspecified address", "0.0.0.0", "", 9999, true, "net.guarded", false},
+		{"the session's own loopback, unspecified", "0.0.0.0", "", 5000, false, "ground.loopback", true},
+		{"the session's own loopback, unspecified, by IPv6", "::", "", 5000, false, "ground.loopback", true},
 		{"no port", "pypi.org", "", 0, true, "net.target", false},
 		{"the session's own loopback", "127.0.0.1", "", 5000, false, "ground.loopback", true},
 		{"the session's own loopback by name", "localhost", "", 5000, false, "ground.loopback", true},
@@ -91,6 +96,12 @@ func TestConnections(t *testing.T) {
 	}
 	if d := enforce.DecideNet(NetOp{Kind: Connect, Proto: "udp", Host: "8.8.8.8", Port: 9999}); d.Rule != "net.proto" {
 		t.Errorf("udp: %+v", d)
+	}
+	for host, want := range map[string]string{"PyPI.org.": "pypi", "x.example.com": "wild", "example.com": "net.unlisted", "10.1.2.3": "net.unlisted",
+		"localhost": "ground.loopback", "a b": "net.target"} {
+		if d := enforce.DecideNet(NetOp{Kind: Lookup, Host: host}); d.Rule != want || d.Allowed() != (want[:3] != "net") {
+			t.Errorf("lookup of %q: %+v, want %s", host, d, want)
+		}
 	}
 	if d := enforce.DecideNet(NetOp{Kind: Bind, Port: 8000}); d.Rule != "net.inbound.web" || !d.Allowed() || d.Obligations[0] != ObligeForward {
 		t.Errorf("inbound: %+v", d)
