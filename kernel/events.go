@@ -143,6 +143,9 @@ func (s *Session) recordResult(w *worker, number int, r Result) {
 		if v.replaces {
 			record.Facts[audit.FactReplaces] = true
 		}
+		if v.addr != "" {
+			record.Facts[audit.FactAddr] = v.addr
+		}
 		if v.proto != "" {
 			record.Facts[audit.FactProto] = v.proto
 		}

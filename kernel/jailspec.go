@@ -53,6 +53,14 @@ func (s *Session) jailTier() (func(context.Context, launch) (process, error), er
 		if err != nil {
 			return nil, err
 		}
+		if l.outlet != nil {
+			l.outlet.observed = len(p.Observer) > 0
+		}
+		if err := l.outlet.serve(started.Sockets()); err != nil {
+			started.Kill()
+			<-started.Done()
+			return nil, err
+		}
 		return &jailed{started, p}, nil
 	}, nil
 }
@@ -116,6 +124,9 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 	spec.Observe = s.policy.Mode != policy.Off
 	if s.policy.Network.Enforced {
 		spec.Network = jail.NetNone
+	}
+	for _, socket := range s.outletSockets() {
+		spec.Sockets = append(spec.Sockets, jail.Socket{Network: socket.network, Addr: socket.addr, Reason: socket.reason})
 	}
 	for _, o := range profile.Optional {
 		spec.Optional = append(spec.Optional, jail.Feature(o.Feature))
@@ -202,12 +213,17 @@ func with(path, line, reason string) jail.File {
 	return jail.File{Path: path, Content: append(content, line...), Optional: true, Reason: reason}
 }
 
-// resolver shows the host's list of name servers where it is a link to a place
-// that is private inside, as systemd's resolver makes it.
+// resolver shows the list of name servers: the launcher, where it serves the session's
+// network, or else the host's where that is a link to a place that is private inside,
+// as systemd's resolver makes it.
 func (s *Session) resolver() (files []jail.File) {
 	const path = "/etc/resolv.conf"
+	if s.hasOutlet() {
+		text := fmt.Sprintf("nameserver %s\noptions timeout:2 attempts:1\n", inside)
+		return []jail.File{{Path: path, Content: []byte(text), Optional: true, Reason: "names are the launcher's to answer for"}}
+	}
 	real, err := filepath.EvalSymlinks(path)
-	if s.policy.Network.Enforced || err != nil || !(policy.Within("/run", real) || policy.Within("/tmp", real)) {
+	if err != nil || !(policy.Within("/run", real) || policy.Within("/tmp", real)) {
 		return nil
 	}
 	content, err := os.ReadFile(real)

@@ -122,7 +122,7 @@ type Violation struct {
 	Decision string   `json:"decision"` // denied, or would be denied
 	Rule     string   `json:"rule"`
 	Reason   string   `json:"reason"`
-	Source   string   `json:"source"` // os, hook or declared
+	Source   string   `json:"source"` // os, hook, declared or host
 	Count    int      `json:"count"`
 	Cell     int      `json:"cell,omitempty"`
 	Line     int      `json:"line,omitempty"`
@@ -132,7 +132,7 @@ type Violation struct {
 
 	// For the record: what policy.Op and policy.NetOp know beside the path.
 	creates, replaces bool
-	proto             string
+	proto, addr       string
 }
 
 // entry is the violation as it stands in Details.Audit.

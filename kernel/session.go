@@ -57,9 +57,6 @@ func Open(opts Options) (*Session, error) {
 		return nil, err
 	}
 	s.start = startUnjailed
-	if s.policy.Network.Mode == policy.NetAllow && s.policy.Network.Enforced {
-		return nil, fmt.Errorf("policy %s: net.mode allow: a session under enforce has no way out that could be filtered yet: use mode none or host", s.policy.Name)
-	}
 	if s.opts.Tier == TierJail {
 		if s.start, err = s.jailTier(); err != nil {
 			return nil, err
@@ -398,16 +395,16 @@ func (s *Session) environment() []string {
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=" + home, "LANG=C.UTF-8", "LC_ALL=C.UTF-8",
 		"USER=session", "LOGNAME=session", "TERM=dumb", "MPLBACKEND=agg", "TZ=" + zone,
 	}
-	env = append(env, policy.Env{Pass: without(s.policy.Env.Pass, "TZ", "MPLBACKEND")}.Filter(os.Environ())...)
-	env = append(env, s.policy.Env.Set...)
+	set := slices.Clone(s.policy.Env.Set)
 	for _, v := range s.opts.Env {
 		if strings.Contains(v, "=") {
-			env = append(env, v)
+			set = append(set, v)
 		} else if value, ok := os.LookupEnv(v); ok {
-			env = append(env, v+"="+value)
+			set = append(set, v+"="+value)
 		}
 	}
-	return env
+	passed := policy.Env{Pass: without(s.policy.Env.Pass, "TZ", "MPLBACKEND")}.Filter(os.Environ())
+	return append(env, s.withProxy(passed, set)...)
 }
 
 func without(names []string, drop ...string) []string {

@@ -26,6 +26,7 @@ type launch struct {
 	skillRoots   []string
 	startTimeout time.Duration
 	told         func(observe.Event) // of what the worker asks Linux for; nil for nobody
+	outlet       *outlet             // serves the network of the session; nil for none
 }
 
 const wireNumber = 3

@@ -1,17 +1,21 @@
 package kernel
 
 import (
+	"net/netip"
 	"sync"
 
 	"cellblock/jail/observe"
+	"cellblock/kernel/proxy"
 	"cellblock/kernel/wire"
 	"cellblock/policy"
+	"cellblock/policy/audit"
 )
 
 // watch keeps what a worker and its descendants have asked Linux for against the
-// policy, until a reply takes it.
+// policy, and the launcher for on their network, until a reply takes it.
 type watch struct {
 	policy policy.Policy
+	names  *proxy.Names // of a session whose network the launcher serves; nil for others
 
 	mu    sync.Mutex
 	found map[sightKey]*sighting
@@ -24,10 +28,12 @@ type sighting struct {
 	target   string
 	decision policy.Decision
 	count    int
-	program  string // of the first
+	source   audit.Source
+	program  string // of the first; empty where the launcher was asked
 
 	creates, replaces bool // in any of them
 	proto             string
+	addr              netip.Addr // that a name led to
 }
 
 type sightKey struct {
@@ -49,12 +55,23 @@ func (w *watch) told(e observe.Event) {
 			continue
 		}
 		w.mu.Lock()
-		s := w.add(e, sightKey{policy.OpKind(op.Kind), target}, decision)
+		s := w.add(sightKey{policy.OpKind(op.Kind), target}, decision, audit.SourceOS, e.Program)
 		s.creates, s.replaces = s.creates || op.Creates, s.replaces || op.Replaces
 		if op.Datagram {
 			s.proto = "udp"
 		}
 		w.mu.Unlock()
+	}
+}
+
+// refused keeps what the launcher was asked for on the session's network and has
+// refused.
+func (w *watch) refused(op policy.NetOp, d policy.Decision) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s := w.add(sightKey{policy.OpKind(op.Kind), proxy.Target(op)}, d, audit.SourceHost, func() string { return "" })
+	if op.Host != "" {
+		s.addr = op.Addr
 	}
 }
 
@@ -65,12 +82,20 @@ func (w *watch) judge(op observe.Op) (target string, d policy.Decision) {
 		if op.Datagram {
 			proto = "udp"
 		}
-		return op.Addr.String(), w.policy.DecideNet(policy.NetOp{Kind: policy.NetKind(op.Kind), Proto: proto, Addr: op.Addr.Addr(), Port: int(op.Addr.Port())})
+		asked := policy.NetOp{Kind: policy.NetKind(op.Kind), Proto: proto, Addr: op.Addr.Addr(), Port: int(op.Addr.Port())}
+		if w.names != nil && op.Kind == observe.Connect {
+			if name, ok := w.names.Of(asked.Addr); ok {
+				asked.Host, asked.Addr, asked.Outward = name, netip.Addr{}, true
+				return proxy.Target(asked), w.policy.DecideNet(asked)
+			}
+		}
+		return op.Addr.String(), w.policy.DecideNet(asked)
 	}
 	return op.Path, w.policy.Decide(policy.Op{Kind: policy.OpKind(op.Kind), Path: op.Path, Creates: op.Creates, Replaces: op.Replaces})
 }
 
-func (w *watch) add(e observe.Event, key sightKey, d policy.Decision) *sighting {
+// add counts an operation; the caller holds the lock.
+func (w *watch) add(key sightKey, d policy.Decision, source audit.Source, program func() string) *sighting {
 	if s := w.found[key]; s != nil {
 		s.count++
 		return s
@@ -85,7 +110,7 @@ func (w *watch) add(e observe.Event, key sightKey, d policy.Decision) *sighting 
 	if w.found == nil {
 		w.found = map[sightKey]*sighting{}
 	}
-	s := &sighting{op: key.op, target: key.target, decision: d, count: 1, program: e.Program()}
+	s := &sighting{op: key.op, target: key.target, decision: d, count: 1, source: source, program: program()}
 	w.found[key] = s
 	w.order = append(w.order, s)
 	return s
@@ -114,9 +139,12 @@ func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 	var out []Violation
 	used := map[*wire.Observed]bool{}
 	for _, sight := range w.watch.take() {
-		v := s.violation(sight.op, sight.target, "os", sight.decision)
+		v := s.violation(sight.op, sight.target, string(sight.source), sight.decision)
 		v.Count, v.Program = sight.count, sight.program
 		v.creates, v.replaces, v.proto = sight.creates, sight.replaces, sight.proto
+		if sight.addr.IsValid() {
+			v.addr = sight.addr.String()
+		}
 		if o := at[sightKey{alike(sight.op), sight.target}]; o != nil {
 			v.Cell, v.Line = int(o.Cell), int(o.Line)
 			used[o] = true

@@ -26,6 +26,7 @@ type worker struct {
 	out        *output
 	room       room // for full-output files
 	watch      *watch
+	outlet     *outlet
 	generation int
 	python     string // the interpreter
 	info       wire.Info
@@ -70,6 +71,10 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 			return nil, err
 		}
 	}
+	w.outlet = s.newOutlet(w.watch)
+	if w.outlet != nil {
+		w.watch.names = w.outlet.names
+	}
 	if err := s.layer.ready(s); err != nil {
 		return nil, err
 	}
@@ -104,7 +109,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	w.proc, err = s.start(ctx, launch{
 		argv: pyruntime.Command(python, seen, wireNumber), env: s.environment(), dir: s.dir, source: source,
 		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path, needless: temp.needless,
-		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout, told: w.watch.told,
+		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout, told: w.watch.told, outlet: w.outlet,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("python %q: %w", python, err)
@@ -340,6 +345,7 @@ func (w *worker) discard() {
 	if w.conn != nil {
 		w.conn.Close()
 	}
+	w.outlet.close()
 	w.ended.Wait()
 	w.out.close()
 	w.temp.remove()

@@ -107,7 +107,7 @@ func (s *Server) Close() {
 	for _, c := range open {
 		c.Close()
 	}
-	s.asked.Close()
+	_ = s.asked.Close() // has no error
 	s.http.Close()
 	s.ended.Wait()
 }

@@ -41,6 +41,7 @@ var ocsfActivity = map[string]struct{ class, activity int }{
 	string(policy.Exec):     {ocsfProcess, 1},
 	"connect":               {ocsfNetwork, 1},
 	"bind":                  {ocsfNetwork, 99},
+	"lookup":                {ocsfNetwork, 99},
 	"sendto":                {ocsfNetwork, 6},
 	OpSessionStart:          {ocsfAppLife, 3},
 	OpWorkerStart:           {ocsfAppLife, 3},

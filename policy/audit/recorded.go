@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -42,6 +43,7 @@ type Operation struct {
 	Creates  bool   `json:"creates,omitempty"`  // policy.Op.Creates, in any of them
 	Replaces bool   `json:"replaces,omitempty"` // policy.Op.Replaces, in any of them
 	Proto    string `json:"proto,omitempty"`    // policy.NetOp.Proto
+	Addr     string `json:"addr,omitempty"`     // policy.NetOp.Addr, of a name
 }
 
 // Recording is what logs tell of operations. Only what was recorded is in it: a
@@ -64,6 +66,7 @@ const (
 	FactCreates  = "creates"  // true: the file was made first
 	FactReplaces = "replaces" // true: something else lost its name to it
 	FactProto    = "proto"    // udp
+	FactAddr     = "addr"     // that a name led to, where it was denied for that
 )
 
 // Operations reads a log for what a policy can be asked about. The log may be of any
@@ -73,7 +76,7 @@ func Operations(r io.Reader) (Recording, error) {
 	type key struct {
 		run                           int
 		op, target, decision, program string
-		proto                         string
+		proto, addr                   string
 		source                        Source
 	}
 	var out Recording
@@ -106,11 +109,12 @@ func Operations(r io.Reader) (Recording, error) {
 		o.Creates, _ = record.Facts[FactCreates].(bool)
 		o.Replaces, _ = record.Facts[FactReplaces].(bool)
 		o.Proto, _ = record.Facts[FactProto].(string)
+		o.Addr, _ = record.Facts[FactAddr].(string)
 		if o.Target == "" || o.Op == OpOther || strings.HasPrefix(o.Target, "(") {
 			out.Left += o.Count
 			continue
 		}
-		k := key{o.Run, o.Op, o.Target, o.Decision, o.Program, o.Proto, o.Source}
+		k := key{o.Run, o.Op, o.Target, o.Decision, o.Program, o.Proto, o.Addr, o.Source}
 		if at, ok := seen[k]; ok {
 			known := &out.Operations[at]
 			known.Count += o.Count
@@ -200,22 +204,39 @@ func (o Operation) Decide(p policy.Policy) (policy.Decision, error) {
 // FileOp is the operation on files that o tells, with the bytes of its path; false
 // where it tells another one, or has no absolute path.
 func (o Operation) FileOp() (policy.Op, bool) {
-	if o.Op == OpHostCall || o.Op == string(policy.Connect) || o.Op == string(policy.Bind) || !strings.HasPrefix(o.Target, "/") {
+	if o.Op == OpHostCall || o.Op == string(policy.Connect) || o.Op == string(policy.Bind) || o.Op == string(policy.Lookup) || !strings.HasPrefix(o.Target, "/") {
 		return policy.Op{}, false
 	}
 	return policy.Op{Kind: policy.ParseKind(o.Op), Path: o.Target, Creates: o.Creates, Replaces: o.Replaces}, true
 }
 
-// NetOp is the connection that o tells; false where it tells another operation.
+// NetOp is the operation on the network that o tells; false where it tells another
+// one. What the launcher was asked for it would have done itself.
 func (o Operation) NetOp() (policy.NetOp, bool, error) {
-	if o.Op != string(policy.Connect) && o.Op != string(policy.Bind) {
+	op := policy.NetOp{Kind: policy.NetKind(o.Op), Proto: o.Proto, Outward: o.Source == SourceHost}
+	switch op.Kind {
+	case policy.Lookup:
+		op.Host = o.Target
+		return op, true, nil
+	case policy.Connect, policy.Bind:
+	default:
 		return policy.NetOp{}, false, nil
 	}
-	addr, err := netip.ParseAddrPort(o.Target)
-	if err != nil {
-		return policy.NetOp{}, true, errors.New("its target is no address and port")
+	at := strings.LastIndexByte(o.Target, ':')
+	port, err := strconv.ParseUint(o.Target[at+1:], 10, 16)
+	if at < 1 || err != nil {
+		return policy.NetOp{}, true, errors.New("its target is no host and port")
 	}
-	return policy.NetOp{Kind: policy.NetKind(o.Op), Proto: o.Proto, Addr: addr.Addr(), Port: int(addr.Port())}, true, nil
+	op.Port = int(port)
+	if addr, err := netip.ParseAddrPort(o.Target); err == nil {
+		op.Addr = addr.Addr()
+		return op, true, nil
+	}
+	op.Host, op.Outward = o.Target[:at], true // a connection by name is the launcher's
+	if addr, err := netip.ParseAddr(o.Addr); err == nil {
+		op.Addr = addr
+	}
+	return op, true, nil
 }
 
 // Plain reports whether the target is known byte by byte: bytes that are not UTF-8

@@ -72,7 +72,7 @@ func TestWhatCannotBeDecidedAgain(t *testing.T) {
 	doc, err := policy.Parse("p.yaml", []byte(`version: 1
 name: p
 fs: {}
-net: {mode: allow, allow: [{host: 192.0.2.1, port: 53, reason: r}]}
+net: {mode: allow, allow: [{host: 192.0.2.1, port: 53, reason: r}, {host: a.example, port: 443, reason: r}]}
 tools: {rules: [{tool: mail.send, schema: {type: object, required: [to]}, effect: allow, reason: r}, {tool: clock.now, effect: allow, reason: r}]}
 `))
 	must(t, err)
@@ -90,7 +90,14 @@ tools: {rules: [{tool: mail.send, schema: {type: object, required: [to]}, effect
 		{Operation{Op: "write", Target: "relative"}, "no absolute path"},
 		{Operation{Op: "connect", Target: "192.0.2.1:53"}, "allow"},
 		{Operation{Op: "connect", Target: "192.0.2.1:53", Proto: "udp"}, "deny"},
-		{Operation{Op: "connect", Target: "unix"}, "no address"},
+		{Operation{Op: "connect", Target: "unix"}, "no host and port"},
+		{Operation{Op: "connect", Target: "a.example:443", Source: SourceHost}, "allow"},
+		{Operation{Op: "connect", Target: "a.example:443", Source: SourceHost, Addr: "127.0.0.1"}, "deny"}, // where its name led
+		{Operation{Op: "connect", Target: "a.example:80", Source: SourceHost}, "deny"},
+		{Operation{Op: "connect", Target: "127.0.0.1:443", Source: SourceHost}, "deny"}, // the host's loopback
+		{Operation{Op: "connect", Target: "127.0.0.1:443"}, "allow"},                    // the session's own
+		{Operation{Op: "lookup", Target: "a.example", Source: SourceHost}, "allow"},
+		{Operation{Op: "lookup", Target: "b.example", Source: SourceHost}, "deny"},
 		{Operation{Op: OpHostCall, Target: "clock.now"}, "allow"},
 		{Operation{Op: OpHostCall, Target: "clock.set"}, "deny"},
 		{Operation{Op: OpHostCall, Target: "mail.send"}, "arguments"},
