@@ -88,3 +88,6 @@ func limitLine(doc policy.Document, feature string) int {
 // Canonical is the form in which a policy knows a path: absolute, and without a
 // symbolic link in what exists of it.
 func Canonical(path string) string { return lookup(path).Path }
+
+// Lookup says what this host has at an absolute path, as policies are compiled with.
+func Lookup(path string) policy.Found { return lookup(path) }

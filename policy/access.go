@@ -80,9 +80,9 @@ func (a *Access) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// needs says which ways an operation uses. Changes of metadata need none of the
+// Needs says which ways an operation uses. Changes of metadata need none of the
 // parts but a place that may be changed at all.
-func (o Op) needs() (parts Access, metadata bool) {
+func (o Op) Needs() (parts Access, metadata bool) {
 	switch o.Kind {
 	case Read:
 		return AccessRead, false
@@ -109,6 +109,10 @@ func (o Op) needs() (parts Access, metadata bool) {
 	}
 	return parts, false
 }
+
+// Names reports whether o makes or takes a name, which only a rule for the directory
+// that holds it, or for one above, can allow.
+func (o Op) Names() bool { return o.Kind.names() || o.Creates || o.Replaces }
 
 // names reports whether an operation of kind k makes or takes a name, which is a
 // change of the directory that holds it.

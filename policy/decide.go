@@ -50,7 +50,7 @@ func (d Decision) Allowed() bool { return d.Effect == Allow }
 // depth; what the document allows adds up; what nothing decides meets the
 // defaults.
 func (p Policy) Decide(op Op) Decision {
-	parts, metadata := op.needs()
+	parts, metadata := op.Needs()
 	changes := op.Kind.Changes()
 	if !strings.HasPrefix(op.Path, "/") || strings.ContainsRune(op.Path, 0) {
 		return p.nowhere(op)

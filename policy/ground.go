@@ -64,6 +64,10 @@ func isOwn(p string) bool {
 	return p == "/"
 }
 
+// Own reports whether a path lies in a place of the jail's own, where nothing of the
+// host is: no rule opens more there.
+func Own(p string) bool { return inOwn(p) }
+
 // inOwn reports whether p lies in a place of the jail's own, where nothing of
 // the host is.
 func inOwn(p string) bool {

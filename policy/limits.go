@@ -108,6 +108,24 @@ var sizeUnits = []struct {
 	{"K", 1 << 10}, {"M", 1 << 20}, {"G", 1 << 30}, {"T", 1 << 40}, {"B", 1},
 }
 
+// limitText is a value as a person writes it.
+func limitText(name string, v int64) string {
+	switch name {
+	case "cpu", "wall":
+		return fmt.Sprintf("%ds", v)
+	case "tasks", "open-files":
+		return fmt.Sprint(v)
+	}
+	for _, u := range []string{"TiB", "GiB", "MiB", "KiB"} {
+		for _, known := range sizeUnits {
+			if known.suffix == u && v%known.bytes == 0 {
+				return fmt.Sprintf("%d%s", v/known.bytes, u)
+			}
+		}
+	}
+	return fmt.Sprintf("%dB", v)
+}
+
 func parseSize(text string) (int64, error) {
 	digits, unit := text, int64(1)
 	for _, u := range sizeUnits {

@@ -32,7 +32,7 @@ func newPolicyReplay(c *console) *cobra.Command {
 		Use:   "replay POLICY AUDIT...",
 		Short: "Say what a policy would have decided on what sessions are recorded to have done",
 		Long: `Ask a policy about every operation that the records of sessions tell, with the
-session directory and the home of the record. Printed is what would be denied.
+session directory (or that of --session) and the home of the record. Printed is what would be denied.
 
 A record tells what the policy of its session did not allow, and calls to the
 launcher; what was allowed is not in it. Recorded in mode report under a policy
@@ -124,7 +124,7 @@ func (c *console) replay(cmd *cobra.Command, flags *sessionFlags, docs []policy.
 	all = make([][]replayed, len(docs))
 	said := map[string]bool{}
 	for _, file := range files {
-		recording, err := c.recording(file)
+		recording, err := c.recording(cmd, flags, file)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -176,8 +176,9 @@ func (c *console) compileAll(options kernel.Options, doc policy.Document, runs [
 }
 
 // recording reads what a file tells of operations. A file that is not as it was
-// written is read all the same, and that is said.
-func (c *console) recording(file string) (audit.Recording, error) {
+// written is read all the same, and that is said. --session, where it is given, stands
+// for the directory of its sessions.
+func (c *console) recording(cmd *cobra.Command, flags *sessionFlags, file string) (audit.Recording, error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return audit.Recording{}, fmt.Errorf("audit: %w", err)
@@ -199,6 +200,15 @@ func (c *console) recording(file string) (audit.Recording, error) {
 	}
 	if len(recording.Runs) == 0 {
 		return recording, fmt.Errorf("audit %s: there is no record of a session's start in it; name a file that 'cellblock audit' lists", file)
+	}
+	if cmd.Flags().Changed("session") {
+		dir, err := absolute(flags.SessionDir)
+		if err != nil {
+			return recording, err
+		}
+		for i := range recording.Runs {
+			recording.Runs[i].Directory = dir
+		}
 	}
 	return recording, nil
 }
