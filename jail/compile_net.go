@@ -3,6 +3,7 @@ package jail
 import (
 	"encoding/hex"
 	"net/netip"
+	"slices"
 
 	"cellblock/jail/plan"
 )
@@ -14,6 +15,20 @@ func (c *compiler) checkSockets() error {
 	list := c.spec.Sockets
 	if len(list) > 0 && c.spec.Network != NetNone {
 		return &SpecError{"sockets", list[0].Addr.String(), `only a jail with a network of its own has any: want network "none"`}
+	}
+	if len(c.spec.Local) > 0 && c.spec.Network != NetNone {
+		return &SpecError{"local network", c.spec.Local[0].String(), `only a jail with a network of its own has any: want network "none"`}
+	}
+	for i, p := range c.spec.Local {
+		switch {
+		case !p.IsValid() || p != p.Masked() || p.Addr().Is4In6():
+			return &SpecError{"local network", p.String(), "want a network without bits beyond its length"}
+		case slices.Contains(c.spec.Local[:i], p):
+			return &SpecError{"local network", p.String(), "stands twice"}
+		}
+	}
+	if len(c.spec.Local) > maxSockets {
+		return &SpecError{"local network", c.spec.Local[maxSockets].String(), "too many networks: list fewer"}
 	}
 	if len(list) > maxSockets {
 		return &SpecError{"sockets", list[maxSockets].Addr.String(), "too many sockets: list fewer ports"}
@@ -36,6 +51,14 @@ func (c *compiler) checkSockets() error {
 		seen[k] = true
 	}
 	return nil
+}
+
+// local are routes of the kind that the jail's own loopback has.
+func (c *compiler) local() {
+	for _, p := range c.spec.Local {
+		c.stage(plan.Step{Op: plan.OpLocal, Path: p.Addr().String(), Data: hex.EncodeToString(p.Addr().AsSlice()), Num: uint64(p.Bits()),
+			Reason: "connections to it stay inside, where the launcher takes them"})
+	}
 }
 
 // sockets are made once lo is up and before any right is given up: ports below 1024

@@ -1,6 +1,8 @@
 package jail
 
 import (
+	"net/netip"
+	"slices"
 	"strconv"
 
 	"cellblock/jail/landlock"
@@ -13,6 +15,7 @@ func (c *compiler) identity() {
 	if c.spec.Network == NetNone {
 		c.stage(plan.Step{Op: plan.OpLoopback, Reason: "servers and clients within the jail find each other"})
 	}
+	c.local()
 	c.sockets()
 	if c.spec.Hostname != "" {
 		c.stage(plan.Step{Op: plan.OpHostname, Data: c.spec.Hostname, Reason: "the host's name stays the host's"})
@@ -201,7 +204,9 @@ func (c *compiler) witness() {
 		check("exec-list", "execute", unlisted, "it is on no list; without Landlock it would be no program (ENOEXEC)", "EACCES")
 	}
 	if c.spec.Network == NetNone {
-		check("connect", "connect", "", "no way out of the network namespace", "ENETUNREACH", "EPERM", "EACCES")
+		if !slices.ContainsFunc(c.spec.Local, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr("192.0.2.1")) }) {
+			check("connect", "connect", "", "no way out of the network namespace", "ENETUNREACH", "EPERM", "EACCES")
+		}
 		check("routes", "routes", "", "no interface but lo leads anywhere", "lo")
 	}
 	if c.observed() {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"flag"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -54,6 +55,7 @@ func ruled() Spec {
 		{Path: "/home/u/work/.git/hooks", ReadOnly: true, Inside: true, Reason: "run on the host"}, {Path: "/opt", NoExec: true, Reason: "not ours"}}
 	s.Grants = []Grant{{Path: "/srv/inbox", Create: true, Reason: "inbox"}, {Path: "/usr/bin/python3", Exec: true, Reason: "the interpreter"}}
 	s.Links = []Link{{Path: "/bin", Target: "usr/bin", Reason: "as on the host"}}
+	s.Local = []netip.Prefix{netip.MustParsePrefix("198.18.0.0/16")}
 	s.Sockets = socketsOf("udp 127.0.0.1:53", "tcp 127.0.0.1:3128")
 	return s
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -33,6 +34,7 @@ func TestEachCallOfTheSetUpFailing(t *testing.T) {
 	for _, tree := range []TreeAccess{TreeReadOnly, TreeWritable} {
 		t.Run(string(tree), func(t *testing.T) {
 			spec := testSpec(t, tree, "/bin/sh", "-c", "echo ran > ran")
+			spec.Local = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
 			spec.Sockets = socketsOf("tcp 127.0.0.1:80", "udp [::1]:53")
 			p, err := Compile(spec, Probe())
 			if err != nil {

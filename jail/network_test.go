@@ -79,13 +79,77 @@ print(ask(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 80)), ask(socket.AF_
 	}
 }
 
+// TestLocalNetworks: connections to their addresses come to the launcher and say what
+// they were meant for; no other address, and no loopback of the session's, does.
+func TestLocalNetworks(t *testing.T) {
+	spec := testSpec(t, TreeReadOnly, python, "-I", "-c", `
+import errno, socket
+def ask(host, port=80):
+    try:
+        with socket.create_connection((host, port), 10) as s: return s.recv(100).decode()
+    except OSError as e: return errno.errorcode[e.errno]
+own = socket.create_server(("127.0.0.1", 8080))
+for host in ("203.0.113.9", "203.0.113.255", "203.0.114.1", "198.51.100.1", "2001:db8::7", "2001:db9::7"): print(host, ask(host))
+print("other port", ask("203.0.113.9", 8080))
+print("own", socket.create_connection(("127.0.0.1", 8080), 10).getpeername()[0])`)
+	spec.Local = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("198.51.100.1/32"), netip.MustParsePrefix("2001:db8::/32")}
+	spec.Sockets = socketsOf("tcp 0.0.0.0:80", "tcp [::]:80")
+	p, err := Compile(spec, Probe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW := pipe(t)
+	process, err := Start(context.Background(), p, StartOptions{Stdout: outW, Stderr: outW})
+	outW.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range process.Sockets() {
+		l, err := net.FileListener(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				io.WriteString(c, "meant for "+c.LocalAddr().String())
+				c.Close()
+			}
+		}()
+	}
+	out, _ := io.ReadAll(outR)
+	process.Wait()
+	want := `203.0.113.9 meant for 203.0.113.9:80
+203.0.113.255 meant for 203.0.113.255:80
+203.0.114.1 ENETUNREACH
+198.51.100.1 meant for 198.51.100.1:80
+2001:db8::7 meant for [2001:db8::7]:80
+2001:db9::7 ENETUNREACH
+other port ECONNREFUSED
+own 127.0.0.1`
+	if got := strings.TrimSpace(string(out)); got != want {
+		t.Errorf("inside:\n%s", got)
+	}
+}
+
 func TestSocketsThatCannotBe(t *testing.T) {
 	for name, change := range map[string]func(*Spec){
 		"in the host's network": func(s *Spec) { s.Network = NetHost },
 		"without a port":        func(s *Spec) { s.Sockets[0].Addr = netip.MustParseAddrPort("127.0.0.1:0") },
 		"of another kind":       func(s *Spec) { s.Sockets[0].Network = "sctp" },
 		"twice":                 func(s *Spec) { s.Sockets = append(s.Sockets, s.Sockets[0]) },
-		"without an address":    func(s *Spec) { s.Sockets[0].Addr = netip.AddrPort{} },
+		"a network that stands twice": func(s *Spec) {
+			s.Local = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("203.0.113.0/24")}
+		},
+		"a network with bits beyond": func(s *Spec) { s.Local = []netip.Prefix{netip.MustParsePrefix("203.0.113.1/24")} },
+		"a network of the host's": func(s *Spec) {
+			s.Network, s.Sockets, s.Local = NetHost, nil, []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24")}
+		},
+		"without an address": func(s *Spec) { s.Sockets[0].Addr = netip.AddrPort{} },
 	} {
 		spec := handMadeSpec(TreeReadOnly)
 		spec.Sockets = socketsOf("tcp 127.0.0.1:80")

@@ -159,6 +159,10 @@ type Spec struct {
 	Files      []File
 	Dirs       []Dir
 	Network    Network
+	// Local are networks of which every address is the jail's own, in the network of
+	// NetNone: a socket on all addresses gets what is meant for any of them, and its
+	// connections have the address that was meant.
+	Local []netip.Prefix
 	// Sockets are made in the network of NetNone and passed to the launcher; see
 	// Process.Sockets.
 	Sockets []Socket

@@ -2,7 +2,7 @@ package plan
 
 // Version is the version of the plan's layout. Stage and launcher come from one
 // build and refuse to talk when it differs.
-const Version = 3
+const Version = 4
 
 // Side says which process carries out a step.
 type Side string
@@ -72,6 +72,9 @@ const (
 	OpDetach Op = "detach"
 	// OpLoopback brings the interface lo up.
 	OpLoopback Op = "loopback"
+	// OpLocal makes every address of the network Path, which is Data in hexadecimal and
+	// Num bits of it, an address of lo.
+	OpLocal Op = "local"
 	// OpSocket makes a socket of the kind Names[0], "tcp", which listens, or "udp", binds
 	// it to address Path, which is Data in hexadecimal, and port Num, and passes it to
 	// the launcher.

@@ -77,6 +77,8 @@ func (s Step) Title() string {
 	case OpRlimit:
 		add(s.Names...)
 		add(limitString(s.Soft) + ":" + limitString(s.Hard))
+	case OpLocal:
+		add(s.Path + "/" + strconv.FormatUint(s.Num, 10))
 	case OpSocket:
 		add(s.Names...)
 		add(s.Path, "port "+strconv.FormatUint(s.Num, 10))

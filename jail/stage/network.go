@@ -58,6 +58,63 @@ func (s *stage) pass(kind plan.Kind, body []byte, fd int) error {
 	return nil
 }
 
+// loIndex is the number of lo in each network namespace (LOOPBACK_IFINDEX).
+const loIndex = 1
+
+// local adds a route of the type that addresses of interfaces have, by rtnetlink(7).
+func (s *stage) local(st *plan.Step) error {
+	const newRoute, createRoute = 24, syscall.NLM_F_REQUEST | syscall.NLM_F_ACK | syscall.NLM_F_CREATE | syscall.NLM_F_EXCL
+	object := st.Path + "/" + utoa(st.Num)
+	family, addr, ok := sockaddr(st.Data, 0)
+	if !ok {
+		return &callError{"netlink", object, syscall.EINVAL}
+	}
+	ip := addr[4:8]
+	if family == syscall.AF_INET6 {
+		ip = addr[8:24]
+	}
+	var m []byte
+	u16 := func(v int) { m = append(m, byte(v), byte(v>>8)) }
+	u32 := func(v int) { m = append(m, byte(v), byte(v>>8), byte(v>>16), byte(v>>24)) }
+	total := 16 + 12 + 4 + len(ip) + 8
+	u32(total) // struct nlmsghdr
+	u16(newRoute)
+	u16(createRoute)
+	u32(1)
+	u32(0)
+	// struct rtmsg: of the table and type of local addresses, valid on this host.
+	m = append(m, byte(family), byte(st.Num), 0, 0, syscall.RT_TABLE_LOCAL, syscall.RTPROT_STATIC, syscall.RT_SCOPE_HOST, syscall.RTN_LOCAL)
+	u32(0)
+	u16(4 + len(ip))
+	u16(syscall.RTA_DST)
+	m = append(m, ip...)
+	u16(8)
+	u16(syscall.RTA_OIF)
+	u32(loIndex)
+
+	fd, err := call("socket", "netlink", syscall.SYS_SOCKET, syscall.AF_NETLINK, syscall.SOCK_RAW|syscall.SOCK_CLOEXEC, syscall.NETLINK_ROUTE, 0, 0)
+	if err != nil {
+		return err
+	}
+	defer syscall.Close(fd)
+	if _, err := call("write", "netlink", syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&m[0])), uintptr(len(m)), 0, 0); err != nil {
+		return err
+	}
+	// struct nlmsghdr, and the error of struct nlmsgerr after it.
+	reply := make([]byte, 1024)
+	n, err := call("read", "netlink", syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&reply[0])), uintptr(len(reply)), 0, 0)
+	if err != nil {
+		return err
+	}
+	if n < 20 || reply[4] != syscall.NLMSG_ERROR || reply[5] != 0 {
+		return &callError{"netlink", object, syscall.EBADMSG}
+	}
+	if code := int32(uint32(reply[16]) | uint32(reply[17])<<8 | uint32(reply[18])<<16 | uint32(reply[19])<<24); code != 0 {
+		return &callError{"netlink", object, syscall.Errno(-code)}
+	}
+	return nil
+}
+
 // sockaddr makes a struct sockaddr_in or sockaddr_in6 of an address in hexadecimal.
 func sockaddr(address string, port uint16) (family uintptr, addr []byte, ok bool) {
 	ip := make([]byte, len(address)/2)

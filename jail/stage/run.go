@@ -66,6 +66,7 @@ var steps = map[plan.Op]func(*stage, *plan.Step) error{
 	plan.OpSeal:       (*stage).seal,
 	plan.OpDetach:     (*stage).detach,
 	plan.OpLoopback:   (*stage).loopback,
+	plan.OpLocal:      (*stage).local,
 	plan.OpSocket:     (*stage).socket,
 	plan.OpHostname:   (*stage).hostname,
 	plan.OpRlimit:     (*stage).rlimit,
