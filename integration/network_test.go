@@ -2,8 +2,10 @@ package integration
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -27,6 +29,31 @@ func server(t testing.TB, address, name string) (port string) {
 	})}
 	go s.Serve(l)
 	t.Cleanup(func() { s.Close() })
+	_, port, _ = net.SplitHostPort(l.Addr().String())
+	return port
+}
+
+// echoServer sends back what it gets, with a word before it, after its end.
+func echoServer(t testing.TB, address string) (port string) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				all, _ := io.ReadAll(c)
+				c.Write(append([]byte("echo:"), all...))
+			}()
+		}
+	}()
 	_, port, _ = net.SplitHostPort(l.Addr().String())
 	return port
 }
@@ -56,6 +83,13 @@ def send(family, address, data=b"x"):
             while part := s.recv(1000): out += part
         return out.decode() or "nothing"
     except OSError as problem: return type(problem).__name__
+def dns(name, kind=1):
+    """Asks as a program does that reads no hosts file."""
+    question = b"".join(bytes([len(l)]) + l.encode() for l in name.split(".")) + b"\0" + kind.to_bytes(2, "big") + b"\0\1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.settimeout(20); s.sendto(b"\0\7\1\0\0\1\0\0\0\0\0\0" + question, ("127.0.0.1", 53))
+        answer = s.recv(1232)
+    return socket.inet_ntoa(answer[-4:]) if answer[7] else "rcode %d" % (answer[3] & 15)
 def proxied(request, length):
     with socket.create_connection(("127.0.0.1", 3128), 20) as s:
         s.sendall(request)
@@ -132,4 +166,69 @@ func TestTheOperatorsProxyVariablesStay(t *testing.T) {
 		"['http://127.0.0.1:3128', 'http://127.0.0.1:3128', 'http://operators.example:1', 'http://127.0.0.1:3128']")
 	none := open(t)
 	none.shows(`import os; [n for n in os.environ if "proxy" in n.lower()]`, "[]")
+}
+
+// needHostsName is a name that the hosts file gives to 127.0.0.1, and that is not
+// localhost: one that can be looked up without a network.
+var needHostsName = register("hosts-name", func() string {
+	if hostsName() == "" {
+		return "/etc/hosts has no name but localhost for 127.0.0.1"
+	}
+	return ""
+})
+
+func hostsName() string {
+	content, err := os.ReadFile("/etc/hosts")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(content)) {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) < 2 || words[0] != "127.0.0.1" {
+			continue
+		}
+		for _, name := range words[1:] {
+			if !strings.HasPrefix(name, "localhost") && strings.ToLower(name) == name {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// TestProgramsWithoutAProxy reach listed names by an address of the session's own; at
+// other ports, and without a name, they do not.
+func TestProgramsWithoutAProxy(t *testing.T) {
+	require(t, needUserns, needNotify, needHostsName)
+	name, port := hostsName(), echoServer(t, "127.0.0.1:0")
+	s := open(t, reaching(t, "host: "+name+", port: "+port, "host: 127.0.0.1, port: "+port))
+	s.ok(netTools)
+	r := s.shows(fmt.Sprintf("at = dns(%q); at, dns(%q, 28), dns('UNLISTED.example')", name, name), "('198.18.0.1', 'rcode 0', 'rcode 3')")
+	if got := denials(r); got != "lookup unlisted.example net.unlisted host 1" {
+		t.Errorf("violations %s", got)
+	}
+	r = s.shows(fmt.Sprintf("send(socket.AF_INET, (at, %s), b'hello')", port), "'echo:hello'")
+	if got := denials(r); got != "" {
+		t.Errorf("violations %s", got)
+	}
+	r = s.shows("send(socket.AF_INET, (at, 9))", "'ConnectionRefusedError'")
+	if got := denials(r); got != "connect "+name+":9 net.unlisted os 1" {
+		t.Errorf("violations %s", got)
+	}
+	r = s.shows(fmt.Sprintf("send(socket.AF_INET, ('127.0.0.1', %s))", port), "'ConnectionRefusedError'")
+	if got := denials(r); got != "" {
+		t.Errorf("the session's own loopback: %s", got)
+	}
+	r = s.shows("send(socket.AF_INET, ('192.0.2.1', 80))", "'OSError'")
+	if got := denials(r); got != "connect 192.0.2.1:80 net.unlisted os 1" {
+		t.Errorf("violations %s", got)
+	}
+	// A name that leads to what no rule opens, by both ways.
+	s = open(t, reaching(t, "host: "+name+", port: "+port))
+	s.ok(netTools)
+	r = s.shows(fmt.Sprintf("send(socket.AF_INET, (dns(%q), %s)), get('http://%s:%s/')[:3]", name, port, name, port), "('ConnectionResetError', '403')")
+	if got := denials(r); got != fmt.Sprintf("connect %s:%s net.guarded host 2", name, port) {
+		t.Errorf("violations %s", got)
+	}
 }

@@ -125,6 +125,9 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 	if s.policy.Network.Enforced {
 		spec.Network = jail.NetNone
 	}
+	if s.hasOutlet() {
+		spec.Local = directFor(s.policy.Network).local
+	}
 	for _, socket := range s.outletSockets() {
 		spec.Sockets = append(spec.Sockets, jail.Socket{Network: socket.network, Addr: socket.addr, Reason: socket.reason})
 	}

@@ -38,15 +38,14 @@ func (s *Session) newOutlet(w *watch) *outlet {
 	if !s.hasOutlet() {
 		return nil
 	}
-	o := &outlet{}
-	o.server = proxy.New(proxy.Config{Decide: s.policy.DecideNet, Refused: func(op policy.NetOp, d policy.Decision, way proxy.Way) {
+	o := &outlet{names: proxy.NewNames(directFor(s.policy.Network).names...)}
+	o.server = proxy.New(proxy.Config{Names: o.names, Decide: s.policy.DecideNet, Refused: func(op policy.NetOp, d policy.Decision, way proxy.Way) {
 		// The observer has told of the connection itself; what a name led to only we know.
 		if way == proxy.Direct && o.observed && !(op.Host != "" && op.Addr.IsValid()) {
 			return
 		}
 		w.refused(op, d)
 	}})
-	o.names = o.server.Names()
 	return o
 }
 
@@ -69,6 +68,7 @@ func (s *Session) outletSockets() []outletSocket {
 	}
 	if s.policy.Network.Mode == policy.NetAllow {
 		list = append(list, outletSocket{"tcp", at(proxyPort), "the way out: HTTP and SOCKS5, decided on by the launcher"})
+		list = append(list, directFor(s.policy.Network).sockets...)
 	}
 	return list
 }
@@ -99,8 +99,12 @@ func (o *outlet) serve(files []*os.File) error {
 		listeners = append(listeners, l)
 	}
 	go o.server.ServeNames(packets[0], listeners[0])
-	for _, l := range listeners[1:] {
-		go o.server.Serve(l)
+	for i, l := range listeners[1:] {
+		if i == 0 {
+			go o.server.Serve(l)
+		} else {
+			go o.server.ServeDirect(l)
+		}
 	}
 	return nil
 }

@@ -57,6 +57,9 @@ func keepable(doc policy.Document, opts Options, host jail.Features) []policy.Fi
 			add(d.Line, policy.LevelError, "fs.defaults.exec", "programs from a list; "+text)
 		}
 	}
+	for i, why := range directFor(policy.Network{Mode: doc.Net.Mode, Allow: doc.Net.Allow}).left {
+		add(doc.Net.Allow[i].Line, policy.LevelNote, doc.Net.Allow[i].ID, "only programs that use the proxy reach all of it: "+why)
+	}
 	opts.Policy = &doc
 	plan, err := PlanFor(opts, host)
 	var missing *jail.MissingFeatureError

@@ -26,7 +26,7 @@
 //
 // What goes through a tunnel is not looked at: a server that is allowed can pass
 // things on, and may answer for other names. UDP has no way out, nor have IPv6
-// addresses of names. Names are looked up as they stand, without search domains, and
-// by DNS and the hosts file alone. The launcher connects by itself: a proxy that the
+// addresses of names. Names with a dot are looked up as they stand, without search
+// domains, and by DNS and the hosts file alone. The launcher connects by itself: a proxy that the
 // host needs is not used.
 package proxy

@@ -14,9 +14,9 @@ import (
 	"cellblock/policy"
 )
 
-// pool is where the addresses of names come from: for benchmarks within a network
+// Pool is where the addresses of names come from: for benchmarks within a network
 // (RFC 2544), so that no host of the internet has one.
-var pool = netip.MustParsePrefix("198.18.0.0/16")
+var Pool = netip.MustParsePrefix("198.18.0.0/16")
 
 // maxNames is how many names of one session have an address.
 const maxNames = 4096
@@ -30,12 +30,18 @@ type Names struct {
 	names map[netip.Addr]string
 }
 
-func newNames() *Names {
-	return &Names{next: pool.Addr(), addrs: map[string]netip.Addr{}, names: map[netip.Addr]string{}}
+// NewNames makes one in which these names, canonical as in a policy, have the first
+// addresses of the pool, in this order.
+func NewNames(first ...string) *Names {
+	n := &Names{next: Pool.Addr(), addrs: map[string]netip.Addr{}, names: map[netip.Addr]string{}}
+	for _, name := range first {
+		n.Address(name)
+	}
+	return n
 }
 
 // Has reports whether an address is one that only names of the session have.
-func (n *Names) Has(addr netip.Addr) bool { return pool.Contains(addr.Unmap()) }
+func (n *Names) Has(addr netip.Addr) bool { return Pool.Contains(addr.Unmap()) }
 
 // Of is the name that has an address.
 func (n *Names) Of(addr netip.Addr) (string, bool) {
@@ -45,8 +51,8 @@ func (n *Names) Of(addr netip.Addr) (string, bool) {
 	return name, ok
 }
 
-// address is the address of a name; false when there are too many.
-func (n *Names) address(name string) (netip.Addr, bool) {
+// Address is the address of a name, from now on; false when there are too many.
+func (n *Names) Address(name string) (netip.Addr, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if addr, ok := n.addrs[name]; ok {
@@ -178,7 +184,7 @@ func (s *Server) answer(message []byte, from string, told *asked) []byte {
 		}
 	default:
 		var ok bool
-		if addr, ok = s.names.address(name); !ok {
+		if addr, ok = s.names.Address(name); !ok {
 			reply.RCode = dnsmessage.RCodeServerFailure
 		}
 	}

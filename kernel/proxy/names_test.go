@@ -65,7 +65,7 @@ func TestNames(t *testing.T) {
 					t.Errorf("%s is not told of: %s", name, refused)
 				}
 			}
-			if name, ok := w.server.Names().Of(pool.Addr().Next()); !ok || name != "web.example" {
+			if name, ok := w.server.names.Of(Pool.Addr().Next()); !ok || name != "web.example" {
 				t.Errorf("198.18.0.1 is %q", name)
 			}
 		})
@@ -103,16 +103,16 @@ func question(t testing.TB, name string, kind dnsmessage.Type) []byte {
 }
 
 func TestNamesHaveABound(t *testing.T) {
-	n := newNames()
+	n := NewNames()
 	for i := range maxNames {
-		if addr, ok := n.address(strings.Repeat("x", i%50) + string(rune('a'+i%26)) + strings.Repeat("y", i/50)); !ok || !n.Has(addr) {
+		if addr, ok := n.Address(strings.Repeat("x", i%50) + string(rune('a'+i%26)) + strings.Repeat("y", i/50)); !ok || !n.Has(addr) {
 			t.Fatalf("name %d has %s", i, addr)
 		}
 	}
 	if len(n.addrs) != maxNames {
 		t.Skip("the test's names are not all different")
 	}
-	if _, ok := n.address("one.more"); ok {
+	if _, ok := n.Address("one.more"); ok {
 		t.Error("there is no bound")
 	}
 }

@@ -24,10 +24,13 @@ type Config struct {
 	// Refused hears of each request that was refused, before its answer is sent; nil
 	// for nobody.
 	Refused func(policy.NetOp, policy.Decision, Way)
-	// Lookup resolves a name that ends in a dot; nil for the host's own resolver.
+	// Lookup resolves a name that ends in a dot, or one without any; nil for the host's
+	// own resolver, which looks the latter up in its search domains.
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects by TCP; nil for the host's network.
 	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
+	// Names gives names their addresses; nil for a new one.
+	Names *Names
 }
 
 // Way says how a request came.
@@ -71,12 +74,15 @@ type Server struct {
 
 // New makes a server that serves nothing yet.
 func New(config Config) *Server {
-	s := &Server{config: config, names: newNames(), asked: newQueue(), slots: make(chan struct{}, maxConnections), open: map[io.Closer]bool{}}
+	s := &Server{config: config, names: config.Names, asked: newQueue(), slots: make(chan struct{}, maxConnections), open: map[io.Closer]bool{}}
+	if s.names == nil {
+		s.names = NewNames()
+	}
 	if s.config.Refused == nil {
 		s.config.Refused = func(policy.NetOp, policy.Decision, Way) {}
 	}
 	if s.config.Lookup == nil {
-		resolver := &net.Resolver{PreferGo: true} // knows the hosts file, and no search domain for a rooted name
+		resolver := &net.Resolver{PreferGo: true} // and so without what nsswitch.conf(5) names
 		s.config.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
 			return resolver.LookupNetIP(ctx, "ip", name)
 		}
@@ -92,9 +98,6 @@ func New(config Config) *Server {
 	s.ended.Go(func() { _ = s.http.Serve(s.asked) }) // until Close
 	return s
 }
-
-// Names are the addresses that names have for this session.
-func (s *Server) Names() *Names { return s.names }
 
 // Close ends everything: listeners, connections, look-ups. Nothing is accepted and
 // nobody connected to when it returns.

@@ -87,7 +87,10 @@ func (s *Server) addresses(ctx context.Context, op policy.NetOp) ([]netip.Addr, 
 	}
 	ctx, cancel := context.WithTimeout(ctx, setupTime)
 	defer cancel()
-	addrs, err := s.config.Lookup(ctx, name+".")
+	if strings.Contains(name, ".") {
+		name += "." // no search domain
+	}
+	addrs, err := s.config.Lookup(ctx, name)
 	if err == nil && len(addrs) == 0 {
 		err = errUnknownName
 	}

@@ -94,7 +94,7 @@ func TestDirect(t *testing.T) {
 			for _, addr := range []string{"203.0.114.1:443", "203.0.114.1:80", "203.0.113.9:443"} {
 				w.echo(t, addr)
 			}
-			if addr, ok := w.server.names.address("web.example"); !ok || addr.String() != "198.18.0.1" {
+			if addr, ok := w.server.names.Address("web.example"); !ok || addr.String() != "198.18.0.1" {
 				t.Fatalf("the first name has %s", addr)
 			}
 			to := listen(t, func(l net.Listener) { w.server.ServeDirect(meantFor{l, netip.MustParseAddrPort(c.to)}) })
