@@ -110,7 +110,7 @@ func changes(t *testing.T, l *shadow.Layer, dir string) string {
 		lines = append(lines, strings.ReplaceAll(c.String(), dir, "V"))
 	}
 	for _, u := range d.Unread {
-		lines = append(lines, "unread "+u)
+		lines = append(lines, "unread "+u.String())
 	}
 	return strings.Join(lines, "\n")
 }

@@ -1,9 +1,11 @@
 package kernel
 
 import (
+	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"cellblock/jail"
@@ -56,7 +58,7 @@ func (l *layer) ready(s *Session) error {
 	defer l.mu.Unlock()
 	if l.made == nil {
 		covers, left := jail.ShadowPlaces(jail.Probe())
-		meta := shadow.Meta{Session: s.name, Directory: s.dir}
+		meta := shadow.Meta{Session: s.name, Directory: s.dir, Owner: ownerOf(s.dir)}
 		for _, r := range s.policy.Refusals() {
 			meta.Refused = append(meta.Refused, shadow.Refusal{Path: r.Path, Rule: r.ID, Reason: r.Reason})
 		}
@@ -155,4 +157,16 @@ func (l *layer) watch(w *worker, limit int64) {
 			}
 		}
 	}()
+}
+
+// ownerOf is whom a directory belongs to.
+func ownerOf(dir string) *shadow.Owner {
+	info, err := os.Lstat(dir)
+	if err != nil {
+		return nil // the jail tells why
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return &shadow.Owner{UID: s.Uid, GID: s.Gid}
+	}
+	return nil
 }

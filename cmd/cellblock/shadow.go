@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,11 +13,11 @@ import (
 func newShadow(c *console) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shadow",
-		Short: "Look at what sessions in mode shadow have changed, or drop it",
+		Short: "Look at what sessions in mode shadow have changed, carry it over, or drop it",
 		Long: `In mode shadow what a session changes outside of its directory goes to a layer of
 its own, and the host's files stay as they are. A layer in which something differs
 stays when its session ends, below $XDG_STATE_HOME/cellblock/shadow (by default
-~/.local/state), until it is discarded.
+~/.local/state), until it is carried over to the host or dropped.
 
 SESSION is the name of a layer, the name of its session, or "last".`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,7 +27,7 @@ SESSION is the name of a layer, the name of its session, or "last".`,
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newShadowList(c), newShadowDiff(c), newShadowDiscard(c))
+	cmd.AddCommand(newShadowList(c), newShadowDiff(c), newShadowCommit(c), newShadowDiscard(c))
 	return cmd
 }
 
@@ -50,35 +48,17 @@ func openLayer(name string) (*shadow.Layer, error) {
 	return shadow.Open(dir, name)
 }
 
-// within keeps the changes at or beneath the paths; all of them when none is named.
-// A path at which nothing differs is an error: it may be a slip.
-func within(d *shadow.Diff, paths []string) error {
-	if len(paths) == 0 {
-		return nil
-	}
-	used := make([]bool, len(paths))
+// absolutes makes paths that somebody has typed absolute.
+func absolutes(paths []string) ([]string, error) {
+	all := make([]string, len(paths))
 	for i, p := range paths {
 		abs, err := filepath.Abs(p)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		paths[i] = abs
+		all[i] = abs
 	}
-	d.Changes = slices.DeleteFunc(d.Changes, func(c shadow.Change) bool {
-		for i, p := range paths {
-			if c.Path == p || strings.HasPrefix(c.Path, strings.TrimSuffix(p, "/")+"/") || c.From == p {
-				used[i] = true
-				return false
-			}
-		}
-		return true
-	})
-	for i, p := range paths {
-		if !used[i] {
-			return fmt.Errorf("path %s: nothing differs there in layer %s; 'cellblock shadow diff %s' shows what does", p, d.Layer, d.Layer)
-		}
-	}
-	return nil
+	return all, nil
 }
 
 // layerLine is what shadow list tells of a layer.
@@ -162,7 +142,11 @@ The exit code is 1 when something differs.`,
 		if err != nil {
 			return err
 		}
-		if err := within(&d, args[1:]); err != nil {
+		paths, err := absolutes(args[1:])
+		if err != nil {
+			return err
+		}
+		if err := d.Within(paths); err != nil {
 			return err
 		}
 		if asJSON {

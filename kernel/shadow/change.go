@@ -25,6 +25,8 @@ const (
 	PartMode    = "mode"
 	PartOwner   = "owner"
 	PartTime    = "time"
+	// PartAttributes are the user's extended attributes and access lists.
+	PartAttributes = "attributes"
 )
 
 // File is one side of a change. Type is file, directory, link, fifo, socket or
@@ -43,7 +45,7 @@ type Change struct {
 	Path  string   `json:"path"`           // on the host
 	From  string   `json:"from,omitempty"` // of Renamed
 	Kind  Kind     `json:"kind"`
-	Parts []string `json:"parts,omitempty"` // of Changed
+	Parts []string `json:"parts,omitempty"` // of Changed, and of Renamed
 	Old   *File    `json:"old,omitempty"`   // on the host
 	New   *File    `json:"new,omitempty"`   // in the layer
 	// Flag says why the host would execute or load the file by itself later.
@@ -51,9 +53,30 @@ type Change struct {
 	// Conflict says why the change should not be copied to the host as it is.
 	Conflict string `json:"conflict,omitempty"`
 
-	tree   Tree
-	copied bool   // it began as a copy of a file of the host
-	name   string // beneath the tree's upper directory
+	// PathBytes and FromBytes are Path and From where these are not UTF-8, which
+	// JSON cannot hold.
+	PathBytes []byte `json:"path_bytes,omitempty"`
+	FromBytes []byte `json:"from_bytes,omitempty"`
+
+	tree  Tree
+	name  string    // beneath the tree
+	where string    // of what the layer has in view there, on the host as it is now
+	freed bool      // the host's directory at where has another name in the layer
+	was   *identity // of Old
+	// replaces is what a renamed directory has taken the place of, and what goes.
+	replaces *identity
+	origin   *origin // it began as a copy of a file of the host
+	hidden   bool    // the directory above it shows nothing of the host's
+	covered  bool    // nothing stands for it in the layer: a directory hides it
+	setID    bool    // Flag says this alone
+	from     place   // of Renamed, where From is in the layer
+}
+
+// place is where something stands in a layer.
+type place struct {
+	tree            Tree
+	name            string
+	hidden, covered bool
 }
 
 // Diff is a layer's difference from the host, in the order of paths.
@@ -61,9 +84,17 @@ type Diff struct {
 	Layer   string   `json:"layer"`
 	Session string   `json:"session"`
 	Changes []Change `json:"changes"`
-	// Unread are places of the layer that could not be looked at, each with why.
-	Unread []string `json:"unread,omitempty"`
+	Unread  []Unread `json:"unread,omitempty"`
 }
+
+// Unread is a place of a layer that could not be looked at.
+type Unread struct {
+	Path string `json:"path"`
+	Why  string `json:"why"`
+}
+
+// String is the place on one line.
+func (u Unread) String() string { return shown(u.Path) + ": " + u.Why }
 
 // Flagged counts the changes with a flag.
 func (d Diff) Flagged() (n int) {

@@ -4,6 +4,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // flags says which files of a host are executed or loaded by themselves, by
@@ -79,6 +81,68 @@ var flags = []struct {
 	{dir: "bin", why: "it lies where programs are looked for"},
 	{dir: "sbin", why: "it lies where programs are looked for"},
 	{ext: []string{".so"}, why: "programs load it"},
+}
+
+// flag says why the host would execute or load by itself what a change puts there.
+// A link, or a directory that comes from elsewhere, decides what lies at each path
+// below its own.
+func (l *Layer) flag(c Change) string {
+	if why := FlagOf(c.Path); why != "" || c.New.Type != "link" && (c.New.Type != "directory" || c.Kind != Renamed) {
+		return why
+	}
+	if why := leadsTo(c.Path); why != "" || c.New.Type == "link" {
+		return why
+	}
+	fd, err := hostDir(c.From)
+	if err != nil {
+		return "" // a conflict says so
+	}
+	defer unix.Close(fd)
+	in := arriving{}
+	in.directory(fd, c.Path, 0)
+	return in.why
+}
+
+// leadsTo says what the host would execute or load below a path, as the table of
+// flags tells from the path's last parts: .git leads to .git/hooks.
+func leadsTo(p string) string {
+	for _, f := range flags {
+		whole := strings.Split(strings.Trim(f.dir+"/"+f.suffix, "/"), "/")
+		for n := 1; n <= len(whole); n++ {
+			// The whole of a suffix is a file's own name, which FlagOf has looked at.
+			if start := strings.Join(whole[:n], "/"); start != "" && strings.HasSuffix(p, "/"+start) {
+				return "it leads to files of which is known: " + f.why
+			}
+		}
+	}
+	return ""
+}
+
+// arriving looks for what is flagged in a directory of the host by the paths that its
+// files are about to have.
+type arriving struct {
+	count int
+	why   string
+}
+
+func (m *arriving) directory(fd int, as string, depth int) {
+	list, err := names(fd)
+	if m.count += len(list); err != nil || m.count > maxEntries || depth > maxDepth {
+		m.why = "not all that is in it can be looked at"
+		return
+	}
+	for _, name := range list {
+		at := path.Join(as, name)
+		if m.why = FlagOf(at); m.why == "" {
+			if in, err := openDir(fd, name, 0); err == nil {
+				m.directory(in, at, depth+1)
+				unix.Close(in)
+			}
+		}
+		if m.why != "" {
+			return
+		}
+	}
 }
 
 // FlagOf says why the host would execute or load what lies at a path by itself,

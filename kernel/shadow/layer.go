@@ -38,6 +38,15 @@ type Meta struct {
 	Born      time.Time `json:"born"`      // by the clock of the file system
 	Trees     []Tree    `json:"trees"`
 	Refused   []Refusal `json:"refused,omitempty"`
+	// Owner is who owns the session directory: what a session of root's has made
+	// belongs to him on the host. nil in layers that do not say so.
+	Owner *Owner `json:"owner,omitempty"`
+}
+
+// Owner is a user and a group of the host.
+type Owner struct {
+	UID uint32 `json:"uid"`
+	GID uint32 `json:"gid"`
 }
 
 const version = 1
@@ -48,6 +57,7 @@ type Layer struct {
 	Path string
 	Meta
 	lock *os.File
+	step func() // of a test, in the middle of a commit
 }
 
 // ErrInUse says that a layer's session still runs, or that another command is
@@ -66,6 +76,7 @@ func Create(dir string, m Meta, covers []string) (*Layer, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("shadow layers: %w", err)
 	}
+	_ = sweep(dir) // somebody else's leavings stop no session
 	id := fmt.Sprintf("%s-%d-%d", time.Now().UTC().Format("20060102T150405.000"), os.Getpid(), made.Add(1))
 	l := &Layer{ID: id, Path: filepath.Join(dir, id), Meta: m}
 	if err := os.Mkdir(l.Path, 0o700); err != nil {
@@ -241,19 +252,51 @@ func (l *Layer) Close() (kept bool, err error) {
 }
 
 // Discard removes the layer and everything in it. The host is not touched.
+// What a commit that was cut off has left beside files of the host goes first.
 func (l *Layer) Discard() error {
 	if err := l.Hold(); err != nil {
 		return err
 	}
+	seen, err := l.carried()
+	if err == nil {
+		w := &work{layer: l, seen: seen, result: &Commit{}}
+		err = w.recover()
+		w.close()
+	}
+	if err != nil {
+		l.Release()
+		return fmt.Errorf("shadow layer %s: finishing the last commit: %w", l.ID, err)
+	}
 	return l.remove()
 }
 
+// goneLayer begins the names of layers that are being removed.
+const goneLayer = ".gone-"
+
+// remove takes the layer out of sight in one step, and then from the disk. What a
+// kill leaves of that goes with the next layer, or the next that is made.
 func (l *Layer) remove() error {
 	defer l.Release()
-	if err := removeAll(l.Path); err != nil {
+	dir := filepath.Dir(l.Path)
+	err := os.Rename(l.Path, filepath.Join(dir, goneLayer+l.ID))
+	if err == nil {
+		err = sweep(dir)
+	}
+	if err != nil {
 		return fmt.Errorf("shadow layer %s: %w", l.ID, err)
 	}
 	return nil
+}
+
+// sweep removes what is left of layers that are out of sight.
+func sweep(dir string) error {
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), goneLayer) {
+			err = errors.Join(err, removeAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
 }
 
 // removeAll removes a tree whose directories may have been closed to their owner.
@@ -316,6 +359,9 @@ func List(dir string) ([]*Layer, error) {
 	}
 	var out []*Layer
 	for i := len(entries) - 1; i >= 0; i-- {
+		if strings.HasPrefix(entries[i].Name(), ".") {
+			continue // being removed
+		}
 		l := &Layer{ID: entries[i].Name(), Path: filepath.Join(dir, entries[i].Name())}
 		text, err := os.ReadFile(filepath.Join(l.Path, "layer.json"))
 		if err != nil {

@@ -58,7 +58,26 @@ func hostDir(p string) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(root)
-	return openDir(root, relative(p), 0)
+	return walkDir(root, relative(p), 0)
+}
+
+// walkDir is openDir for a path of any length: Linux takes at most 4095 bytes at
+// once, and a session makes deeper trees, step by step.
+func walkDir(at int, name string, more uint64) (int, error) {
+	const most = 4000
+	if len(name) <= most {
+		return openDir(at, name, more)
+	}
+	cut := strings.LastIndexByte(name[:most], '/')
+	if cut < 0 {
+		return -1, unix.ENAMETOOLONG
+	}
+	fd, err := openDir(at, name[:cut], more)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd)
+	return walkDir(fd, name[cut+1:], more)
 }
 
 // relative is a clean absolute path as a name beneath the root.
@@ -134,15 +153,4 @@ func mark(fd int, name string) (string, bool) {
 		}
 	}
 	return "", false
-}
-
-// copied reports whether a file of a layer began as a copy of one of the host's.
-func copied(at int, name string) bool {
-	p := fmt.Sprintf("/proc/self/fd/%d/%s", at, name)
-	for _, space := range []string{"trusted.overlay.", "user.overlay."} {
-		if _, err := unix.Lgetxattr(p, space+"origin", nil); err == nil {
-			return true
-		}
-	}
-	return false
 }

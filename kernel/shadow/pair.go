@@ -2,11 +2,9 @@ package shadow
 
 import (
 	"crypto/sha256"
-	"errors"
 	"io"
 	"path"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,45 +13,103 @@ import (
 // renamed.
 const maxPair = 64 << 20
 
-// pair finds files that were renamed: one that is gone and one that is new, with
-// the same bytes. A directory's rename is known from its mark, and what is told of
-// the loss of the old name is taken back.
+// pair finds files that were renamed: one that is gone and one that is new, which
+// began as its copy or has the same bytes. A directory's rename is known from its
+// mark, and what is told of the loss of the old name is taken back.
 func (d *Diff) pair(l *Layer) {
-	gone := map[string]bool{}
-	for _, c := range d.Changes {
-		if c.Kind == Renamed {
-			gone[c.From] = true
-		}
-	}
-	bySize := map[int64][]int{}
+	p := pairing{layer: l, changes: d.Changes, gone: map[string]bool{}, bySize: map[int64][]int{}, byHandle: map[origin]int{}, sums: map[int][sha256.Size]byte{}}
 	for i, c := range d.Changes {
-		if c.Kind == Deleted && c.Old.Type == "file" && c.Old.Size > 0 && c.Old.Size <= maxPair {
-			bySize[c.Old.Size] = append(bySize[c.Old.Size], i)
+		switch {
+		case c.Kind == Renamed:
+			p.gone[c.From] = true
+		case c.Kind == Deleted && c.Old.Type == "file":
+			if c.Old.Size > 0 && c.Old.Size <= maxPair {
+				p.bySize[c.Old.Size] = append(p.bySize[c.Old.Size], i)
+			}
 		}
 	}
-	sums := map[int][sha256.Size]byte{}
+	p.handles()
 	for i := range d.Changes {
 		c := &d.Changes[i]
 		if c.Kind != Created || c.New.Type != "file" {
 			continue
 		}
-		for _, j := range bySize[c.New.Size] {
+		j, ok := p.copyOf(*c)
+		if !ok {
+			j, ok = p.alike(*c)
+		}
+		if ok {
 			old := d.Changes[j]
-			if gone[old.Path] {
-				continue
+			c.Kind, c.From, c.Old, c.was = Renamed, old.Path, old.Old, old.was
+			c.from = place{old.tree, old.name, old.hidden, old.covered}
+			if c.New.Mode != c.Old.Mode {
+				c.Parts = append(c.Parts, PartMode)
 			}
-			if _, known := sums[j]; !known {
-				sums[j], _ = sumOf(old.Path)
-			}
-			mine, ok := sumOf(path.Join(l.Upper(c.tree), c.name))
-			if ok && mine == sums[j] {
-				c.Kind, c.From, c.Old = Renamed, old.Path, old.Old
-				gone[old.Path] = true
-				break
-			}
+			p.gone[old.where] = true
 		}
 	}
-	d.Changes = slices.DeleteFunc(d.Changes, func(c Change) bool { return c.Kind == Deleted && gone[c.Path] })
+	d.Changes = slices.DeleteFunc(d.Changes, func(c Change) bool { return c.Kind == Deleted && p.gone[c.where] })
+}
+
+type pairing struct {
+	layer    *Layer
+	changes  []Change
+	gone     map[string]bool // old names that are accounted for
+	bySize   map[int64][]int // files that are gone
+	byHandle map[origin]int  // the same, when some new file is a copy
+	sums     map[int][32]byte
+}
+
+// handles asks for the handles of files that are gone, unless no new file is a copy.
+func (p *pairing) handles() {
+	wanted := map[origin]bool{}
+	for _, c := range p.changes {
+		if c.Kind == Created && c.origin != nil && c.origin.handle != "" {
+			wanted[*c.origin] = true
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	for i, c := range p.changes {
+		if c.Kind != Deleted || c.Old.Type != "file" {
+			continue
+		}
+		dir, err := hostDir(path.Dir(c.where))
+		if err != nil {
+			continue
+		}
+		if h := handleOf(dir, path.Base(c.where)); wanted[h] {
+			p.byHandle[h] = i
+		}
+		unix.Close(dir)
+	}
+}
+
+// copyOf finds the file that is gone and that c began as a copy of.
+func (p *pairing) copyOf(c Change) (int, bool) {
+	if c.origin == nil || c.origin.handle == "" {
+		return 0, false
+	}
+	j, ok := p.byHandle[*c.origin]
+	return j, ok && !p.gone[p.changes[j].where]
+}
+
+// alike finds a file that is gone and that has the bytes of c.
+func (p *pairing) alike(c Change) (int, bool) {
+	for _, j := range p.bySize[c.New.Size] {
+		old := p.changes[j]
+		if p.gone[old.where] {
+			continue
+		}
+		if _, known := p.sums[j]; !known {
+			p.sums[j], _ = sumOf(old.where)
+		}
+		if mine, ok := sumOf(path.Join(p.layer.Upper(c.tree), c.name)); ok && mine == p.sums[j] {
+			return j, true
+		}
+	}
+	return 0, false
 }
 
 // sumOf is the digest of a regular file, by a path without symbolic links.
@@ -73,66 +129,4 @@ func sumOf(p string) (sum [sha256.Size]byte, ok bool) {
 		return sum, false
 	}
 	return [sha256.Size]byte(h.Sum(nil)), true
-}
-
-// judge says what is to be known of a change before anybody copies it to the host.
-func (l *Layer) judge(c *Change) {
-	if c.Kind != Deleted {
-		c.Flag = FlagOf(c.Path)
-		if c.Flag == "" && c.New.Type == "file" && c.New.Mode&0o6000 != 0 {
-			c.Flag = "it has a set-id bit"
-		}
-	}
-	if c.Conflict == "" {
-		c.Conflict = l.conflict(*c)
-	}
-}
-
-// conflict says why a change should not be copied to the host as it is; empty for
-// no reason.
-func (l *Layer) conflict(c Change) string {
-	for _, r := range l.Refused {
-		for _, p := range []string{c.Path, c.From} {
-			if p != "" && (p == r.Path || strings.HasPrefix(p, r.Path+"/") || strings.HasPrefix(r.Path, p+"/") && c.Kind != Changed) {
-				return "rule " + r.Rule + " refuses it: " + r.Reason
-			}
-		}
-	}
-	if c.New != nil && c.New.Type != "file" && c.New.Type != "directory" && c.New.Type != "link" {
-		return "a " + c.New.Type + " is not carried over"
-	}
-	for _, p := range []string{c.Path, c.From} {
-		if p == "" {
-			continue
-		}
-		if why := l.underneath(p, c); why != "" {
-			return why
-		}
-	}
-	return ""
-}
-
-// underneath says how the host has changed at a path since the layer was born. The
-// time of change of a directory tells of its names as well, which other changes
-// are free to alter: only its kind counts.
-func (l *Layer) underneath(p string, c Change) string {
-	dir, err := hostDir(path.Dir(p))
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
-		return "" // its directory is new as well
-	}
-	if err != nil {
-		return "on the host: " + path.Dir(p) + ": " + err.Error()
-	}
-	defer unix.Close(dir)
-	s, err := lstat(dir, path.Base(p))
-	if errors.Is(err, unix.ENOENT) && c.Kind == Created && c.copied {
-		// It was renamed and changed, or the host has removed the file since.
-		if above, err := lstat(dir, "."); err == nil && !changed(above).Before(l.Born) {
-			return "it began as a copy of a file of the host, and names in its directory were changed there after the session began"
-		}
-	}
-	if err == nil && s.Mode&unix.S_IFMT != unix.S_IFDIR && !changed(s).Before(l.Born) {
-		return "the host's file was changed after the session began"
-	}
-	return ""
 }
