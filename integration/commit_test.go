@@ -30,6 +30,7 @@ func shadowed(t *testing.T, code string) (func(args ...string) outcome, string) 
 // TestShadowCommitCarriesALayerOver: from a session to the host, by the commands.
 // A FIFO is in the way of the whole, and of nothing once conflicts are left out.
 func TestShadowCommitCarriesALayerOver(t *testing.T) {
+	require(t, needOverlay)
 	dir := victims(t)
 	cli, _ := shadowed(t, fmt.Sprintf(ravage, dir))
 	before := census(t, dir)
@@ -81,6 +82,7 @@ print((open("file").read(), open("made/below/file").read(), sorted(os.listdir(".
 // TestShadowCommitThatIsKilled: commands that are killed in the middle of a commit,
 // one after the other, lose nothing and leave nothing.
 func TestShadowCommitThatIsKilled(t *testing.T) {
+	require(t, needOverlay)
 	dir := newDirIn(t, "/var/tmp")
 	for i := range 150 {
 		write(t, fmt.Sprintf("%s/old/%d/file", dir, i), strings.Repeat("old ", 1000))

@@ -28,6 +28,7 @@ func TestPosture(t *testing.T) {
 				dir := newDirIn(t, "/var/tmp")
 				opts, state := []option{at(dir), profile(p), mode(m)}, newDirIn(t, "/var/tmp")
 				if m == "shadow" {
+					require(t, needOverlay)
 					opts = append(opts, shadowIn(state))
 				}
 				s := open(t, opts...)

@@ -24,6 +24,7 @@ var (
 	needUser       = register("user", probeUser)
 	needUserns     = register("userns", probeUserns)
 	needLandlock   = register("landlock", probeLandlock)
+	needOverlay    = register("overlay", probeOverlay)
 	needNotify     = register("seccomp-notify", probeNotify)
 	needGit        = register("git", onPath("git"))
 	needNumpy      = register("numpy", pythonImports("numpy"))
@@ -85,6 +86,13 @@ func probeUserns() string {
 	return ""
 }
 
+func probeOverlay() string {
+	if found := jail.ProbeAll().Get(jail.Overlay); !found.Yes() {
+		return found.Why
+	}
+	return ""
+}
+
 func probeNotify() string {
 	if found := jail.Probe().Get(jail.SeccompNotify); !found.Yes() {
 		return found.Why
@@ -133,7 +141,7 @@ func TestRequireKnowsEveryName(t *testing.T) {
 }
 
 // Names that the packages below integration have probes for.
-var knownElsewhere = map[string]bool{"cgroup": true, "seccomp": true, "cgroup1": true, "cgroup2": true, "overlay": true, "idmap": true, "python": true}
+var knownElsewhere = map[string]bool{"cgroup": true, "seccomp": true, "cgroup1": true, "cgroup2": true, "idmap": true, "python": true}
 
 func pythonRuns(expression string) func() string {
 	return func() string {

@@ -136,6 +136,7 @@ open(V + "/out/a/deep", "w").write("through a link\n")
 // itself, from every process, in each later cell and generation; the host's tree is
 // the same in every respect; and the diff tells exactly what was done.
 func TestShadowLeavesTheHostAsItIs(t *testing.T) {
+	require(t, needOverlay)
 	dir, state, home := victims(t), newDirIn(t, "/var/tmp"), newDirIn(t, "/var/tmp")
 	roots := []string{"/etc", dir}
 	before := census(t, roots...)
@@ -204,6 +205,7 @@ deleted  V/doomed`
 // TestShadowSaysWhatStays: each change is told as one that would be denied, with
 // what becomes of it, and a layer in which nothing differs is not kept.
 func TestShadowSaysWhatStays(t *testing.T) {
+	require(t, needOverlay)
 	dir, state := victims(t), newDirIn(t, "/var/tmp")
 	s := open(t, shadowIn(state), at(newDirIn(t, "/var/tmp")))
 	r := s.ok(fmt.Sprintf(`open(%q, "w").write("x")`, dir+"/new"))
@@ -233,6 +235,7 @@ func TestShadowSaysWhatStays(t *testing.T) {
 // TestShadowLayersArePrivate: two sessions change one file, and neither sees the
 // other's change, or the layers themselves.
 func TestShadowLayersArePrivate(t *testing.T) {
+	require(t, needOverlay)
 	dir, state := victims(t), newDirIn(t, "/var/tmp")
 	a, b := open(t, shadowIn(state), at(newDirIn(t, "/var/tmp"))), open(t, shadowIn(state), at(newDirIn(t, "/var/tmp")))
 	a.ok(fmt.Sprintf(`open(%q, "w").write("a")`, dir+"/file"))
@@ -252,6 +255,7 @@ func TestShadowLayersArePrivate(t *testing.T) {
 // in every mode refuses in this one; where there is nothing to refuse with, what a
 // session makes there is never carried over.
 func TestShadowKeepsWhatIsEnforced(t *testing.T) {
+	require(t, needOverlay)
 	dir, state := victims(t), newDirIn(t, "/var/tmp")
 	doc, err := policy.Parse("test.yaml", []byte(fmt.Sprintf(`version: 1
 name: test

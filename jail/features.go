@@ -60,7 +60,7 @@ const (
 	NetworkNamespace Feature = "netns"          // CLONE_NEWNET
 	CgroupNamespace  Feature = "cgroupns"       // CLONE_NEWCGROUP
 	FreshProc        Feature = "proc"           // a new proc may be mounted in a new pid namespace
-	Overlay          Feature = "overlay"        // overlayfs in a user namespace
+	Overlay          Feature = "overlay"        // overlayfs as this launcher uses it: over detached mounts, or in a user namespace
 	Landlock         Feature = "landlock"       // any Landlock ABI
 	Seccomp          Feature = "seccomp"        // seccomp filters
 	SeccompNotify    Feature = "seccomp-notify" // SECCOMP_RET_USER_NOTIF

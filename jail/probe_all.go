@@ -1,12 +1,15 @@
 package jail
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"cellblock/jail/mount"
 )
 
 // ProbeAll returns what Probe does and tries what only a try can tell: each
@@ -22,6 +25,7 @@ func probeAll() Features {
 	f.tryNamespaces()
 	f.tryMounts()
 	f.tryIDMap()
+	f.tryRootOverlay()
 	return f
 }
 
@@ -62,13 +66,16 @@ func (f *Features) tryMounts() {
 	if !f.Has(UserNamespace) {
 		f.set(FreshProc, Unknown, "cannot be tried without a user namespace")
 		f.set(Overlay, Unknown, "cannot be tried without a user namespace")
-		return
+		return // a privileged launcher needs none, and tries in its own way
 	}
 	const base = unix.CLONE_NEWUSER | unix.CLONE_NEWNS
 	t := inside()
 	t.mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	t.mount("proc", "/proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "")
 	f.tryRun(FreshProc, t, base|unix.CLONE_NEWPID, "mounting proc in new user and pid namespaces")
+	if f.Privileged {
+		return
+	}
 
 	t = inside()
 	t.mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
@@ -86,6 +93,56 @@ func (f *Features) tryRun(name Feature, t *trial, flags uintptr, what string) {
 		return
 	}
 	f.set(name, Yes, what+" works")
+}
+
+// tryRootOverlay makes a layer's overlay as a privileged launcher makes it: over
+// detached mounts, id-mapped where the host can. An ordinary user's overlay, which
+// Linux has taken for longer, tells nothing of it.
+func (f *Features) tryRootOverlay() {
+	if !f.Privileged {
+		return
+	}
+	dir, err := os.MkdirTemp("", "cellblock-probe-")
+	if err != nil {
+		f.set(Overlay, Unknown, "no directory to try with: "+err.Error())
+		return
+	}
+	defer os.RemoveAll(dir)
+	var mapped *os.File
+	if f.Has(IDMappedMount) {
+		users, done, err := userNamespaceFile()
+		if err != nil {
+			f.set(Overlay, Unknown, "no user namespace to try with: "+err.Error())
+			return
+		}
+		defer done()
+		mapped = users
+	}
+	f.tryOverlayIn(dir, mapped)
+}
+
+// tryOverlayIn tries with a layer in dir.
+func (f *Features) tryOverlayIn(dir string, mapped *os.File) {
+	lower := filepath.Join(dir, "lower")
+	for _, name := range []string{lower, filepath.Join(dir, "upper"), filepath.Join(dir, "work")} {
+		if err := os.Mkdir(name, 0o700); err != nil {
+			f.set(Overlay, Unknown, "no directory to try with: "+err.Error())
+			return
+		}
+	}
+	const what = "an overlay over detached mounts"
+	over := mount.Overlay{Lower: lower, Layer: dir, Users: mapped}
+	fd, err := over.Do()
+	if errors.Is(err, mount.ErrNotMappable) {
+		over.Users = nil
+		fd, err = over.Do()
+	}
+	if err != nil {
+		f.set(Overlay, No, what+": "+err.Error())
+		return
+	}
+	_ = unix.Close(fd)
+	f.set(Overlay, Yes, what+" works")
 }
 
 // tryIDMap makes a detached, id-mapped copy of each mount, and lets go of it.

@@ -49,6 +49,47 @@ func TestProbeAllLeavesTheHostAsItWas(t *testing.T) {
 	}
 }
 
+// TestOverlayIsTriedTheLaunchersWay: the finding is what a start will meet, and a
+// place where no layer can lie is a No that says which call refused.
+func TestOverlayIsTriedTheLaunchersWay(t *testing.T) {
+	f := ProbeAll()
+	way := "user namespace"
+	if f.Privileged {
+		way = "detached mounts"
+	}
+	if why := f.Get(Overlay).Why; !strings.Contains(why, way) {
+		t.Errorf("%s: %s, want it tried by %s", f.Get(Overlay).Answer, why, way)
+	}
+	if !f.Privileged || !f.Has(Overlay) {
+		return
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	none := Features{Findings: map[Feature]Finding{}}
+	for _, name := range []string{"upper", "work"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if none.tryOverlayIn(dir, nil); none.Get(Overlay).Answer != Unknown {
+		t.Errorf("with files in the way: %+v", none.Get(Overlay))
+	}
+	for _, name := range []string{"lower", "upper", "work"} {
+		_ = os.RemoveAll(filepath.Join(dir, name))
+	}
+	file, err := os.Open("/proc/self/ns/user") // maps everything to itself, which no id map may
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if none.tryOverlayIn(dir, file); none.Get(Overlay).Answer != No || none.Get(Overlay).Remedy == "" {
+		t.Errorf("with a map that Linux refuses: %+v", none.Get(Overlay))
+	}
+}
+
 func TestTrialReportsTheCallThatFailed(t *testing.T) {
 	inner := &trial{}
 	inner.writeFile("/dev/null", "x")

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -88,6 +89,7 @@ func (h *host) through(t *testing.T, script string) {
 	cmd := exec.Command("unshare", append(args, "sh", "-ec", `mount -t overlay overlay -o "$1" "$2" && cd "$2" && eval "$3"; exec "$4" -test.run=^TestCensusOfADirectory$ -test.v`,
 		"sh", options, merged, script, os.Args[0])...)
 	cmd.Env = append(os.Environ(), "SHADOW_CENSUS="+merged)
+	needOverlay(t)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("the layer's view: %v\n%s", err, out)
@@ -95,6 +97,35 @@ func (h *host) through(t *testing.T, script string) {
 	_, text, _ := strings.Cut(string(out), "<<<")
 	h.saw, _, _ = strings.Cut(text, ">>>")
 }
+
+// needOverlay skips a test where nobody may mount an overlay in a namespace of his
+// own, and fails it where JAIL_TEST_REQUIRE says that he may.
+func needOverlay(t *testing.T) {
+	t.Helper()
+	why := overlayMissing()
+	if why == "" {
+		return
+	}
+	for _, name := range strings.Split(os.Getenv("JAIL_TEST_REQUIRE"), ",") {
+		if name == "overlay" || name == "all" {
+			t.Fatalf("overlay is required by JAIL_TEST_REQUIRE and missing: %s", why)
+		}
+	}
+	t.Skipf("needs overlay: %s", why)
+}
+
+var overlayMissing = sync.OnceValue(func() string {
+	args := []string{"--user", "--map-root-user", "--mount"}
+	if os.Geteuid() == 0 {
+		args = args[2:]
+	}
+	out, err := exec.Command("unshare", append(args, "sh", "-ec",
+		`mount -t tmpfs none /tmp; cd /tmp; mkdir l u w m; mount -t overlay overlay -o lowerdir=l,upperdir=u,workdir=w m`)...).CombinedOutput()
+	if err != nil {
+		return fmt.Sprintf("mounting one: %v: %s", err, out)
+	}
+	return ""
+})
 
 // TestCensusOfADirectory prints what is in a directory, for a test that runs this
 // program where the directory can be seen.
