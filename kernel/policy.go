@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"os"
 	"path/filepath"
 
 	"cellblock/policy"
@@ -38,6 +39,15 @@ func compilePolicy(opts Options, dir, home string) (policy.Policy, []policy.Note
 		return policy.Policy{}, nil, err
 	}
 	return policy.Compile(doc, facts)
+}
+
+// home is the operator's; empty for none.
+func (o Options) home() string {
+	if o.Home != "" {
+		return o.Home
+	}
+	home, _ := os.UserHomeDir()
+	return home
 }
 
 // document is the policy that the options name.

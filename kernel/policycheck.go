@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"errors"
-	"os"
 	"slices"
 	"sort"
 
@@ -22,7 +21,7 @@ func CheckPolicy(opts Options, host jail.Features) ([]policy.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	home, _ := os.UserHomeDir()
+	home := opts.home()
 	doc, err := opts.document()
 	if err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func newSession(opts Options) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	home, _ := os.UserHomeDir()
+	home := opts.home()
 	if opts.SkillRoots == nil {
 		opts.SkillRoots = skillRoots(home)
 	}

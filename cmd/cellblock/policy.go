@@ -18,7 +18,7 @@ import (
 func newPolicy(c *console) *cobra.Command {
 	cmd := &cobra.Command{Use: "policy", Short: "Show policies, check them, and explain what they decide", Args: noCommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() }}
-	cmd.AddCommand(newPolicyList(c), newPolicyShow(c), newPolicyCheck(c), newPolicyExplain(c), newPolicyDiff(c), newPolicyReplay(c), newPolicySuggest(c))
+	cmd.AddCommand(newPolicyList(c), newPolicyShow(c), newPolicyCheck(c), newPolicyExplain(c), newPolicyDiff(c), newPolicyReplay(c), newPolicySuggest(c), newPolicyTest(c))
 	return cmd
 }
 
