@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"cellblock/integration/need"
 	"cellblock/jail"
 )
 
@@ -55,7 +56,7 @@ func TestCPython(t *testing.T) {
 		bin := pythonWith("test." + m.name)
 		if bin == "" {
 			t.Logf("%-28s no interpreter here ships it", m.name)
-			if required("testsuite") && m.name != "test_sqlite3" {
+			if need.Required("testsuite") && m.name != "test_sqlite3" {
 				t.Errorf("%s is absent, and JAIL_TEST_REQUIRE asks for the test suite", m.name)
 			}
 			continue

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"cellblock/integration/need"
 	"cellblock/jail"
 )
 
@@ -46,20 +47,8 @@ func require(t testing.TB, names ...string) {
 		if why == "" {
 			continue
 		}
-		if required(name) {
-			t.Fatalf("%s is absent, and JAIL_TEST_REQUIRE asks for it: %s", name, why)
-		}
-		t.Skipf("%s is absent: %s", name, why)
+		need.Absent(t, name, why)
 	}
-}
-
-func required(name string) bool {
-	for _, word := range strings.Split(os.Getenv("JAIL_TEST_REQUIRE"), ",") {
-		if w := strings.TrimSpace(word); w == name || w == "all" {
-			return true
-		}
-	}
-	return false
 }
 
 func probeRoot() string {

@@ -61,10 +61,14 @@ func (c *compiler) observe() {
 	if !c.observed() {
 		return
 	}
-	program := observe.Program()
+	program := observe.Program(c.spec.ObserveReads)
 	c.plan.Observer = program
+	what := "changes, programs and connections"
+	if c.spec.ObserveReads {
+		what = "reads, " + what
+	}
 	c.stage(plan.Step{Op: plan.OpObserve, Path: strconv.Itoa(len(program)) + " instructions",
-		Reason: "the launcher is told of changes, programs and connections before they come about, and lets them go on"})
+		Reason: "the launcher is told of " + what + " before they come about, and lets them go on"})
 }
 
 // toldPath is where the witness makes a call for the launcher to be told of; proc(5)

@@ -245,14 +245,16 @@ func (p *Process) Wait() Exit {
 }
 
 // Settle returns when everything that the jail's processes have done until now has
-// been told; see StartOptions.Told. The error says why nothing is told any more:
-// the calls to be told of fail then, with ENOSYS.
-func (p *Process) Settle() error {
+// been told; see StartOptions.Told. It is false where nothing is: without an
+// observer, or after one's end, which the error gives the reason of; the calls to be
+// told of fail then, with ENOSYS.
+func (p *Process) Settle() (hears bool, err error) {
 	if p.observer == nil {
-		return nil
+		return false, nil
 	}
 	p.observer.Settle()
-	return p.observer.Err()
+	err = p.observer.Err()
+	return err == nil, err
 }
 
 // Stats are the jail's use until now, or until its end.

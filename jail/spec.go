@@ -169,7 +169,10 @@ type Spec struct {
 	// Observe has the launcher told of the system calls that change files, execute
 	// programs and connect; see StartOptions.Told. It needs SeccompNotify.
 	Observe bool
-	Limits  Limits
+	// ObserveReads has it told, besides, of what is opened for reading alone. Each
+	// such call then waits for the launcher.
+	ObserveReads bool
+	Limits       Limits
 	// Seccomp is the filter. A spec without one compiles only with Seccomp in
 	// Optional.
 	Seccomp  seccomp.Filter

@@ -203,7 +203,7 @@ func (s *Session) execute(ctx context.Context, w *worker, c Call, number int, li
 		w.fail(err)
 		return s.died(w, "", s.bury(w), d)
 	}
-	if err := w.proc.Settle(); err != nil {
+	if w.hears, err = w.proc.Settle(); err != nil {
 		cell.Notes = append(cell.Notes, err.Error()+": what it would have told of has failed since")
 	}
 	w.forked = cell.Forked

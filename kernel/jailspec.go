@@ -122,6 +122,7 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 		s.shadowTree(&spec)
 	}
 	spec.Observe = s.policy.Mode != policy.Off
+	spec.ObserveReads = spec.Observe && s.policy.ReportsReads()
 	if s.policy.Network.Enforced {
 		spec.Network = jail.NetNone
 	}

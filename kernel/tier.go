@@ -41,9 +41,9 @@ type process interface {
 	Usage() Usage
 	Pid() int           // on the host
 	Standing() standing // what its start has shown
-	// Settle returns when launch.told has heard of everything done until now; the
-	// error is why it hears no more.
-	Settle() error
+	// Settle returns when launch.told has heard of everything done until now, and
+	// whether it hears of anything; the error is why it hears no more.
+	Settle() (hears bool, err error)
 }
 
 // unjailed is tier process: no jail at all, for development.
@@ -101,6 +101,6 @@ func (p *unjailed) Usage() Usage { return Usage{} }
 
 func (p *unjailed) Pid() int { return p.cmd.Process.Pid }
 
-func (p *unjailed) Settle() error { return nil }
+func (p *unjailed) Settle() (bool, error) { return false, nil }
 
 func (p *unjailed) Standing() standing { return standing{} }

@@ -51,7 +51,7 @@ const furtherPaths = "(further paths)"
 func (w *watch) told(e observe.Event) {
 	for _, op := range e.Ops {
 		target, decision := w.judge(op)
-		if decision.Allowed() {
+		if decision.Allowed() || op.Absent && !w.policy.Hidden(op.Path) {
 			continue
 		}
 		w.mu.Lock()
@@ -127,17 +127,14 @@ func (w *watch) take() []*sighting {
 
 // seen is what the launcher reports of a worker since the last report: what Linux
 // was asked for, and from where in the cell as far as Python's hook knows. What the
-// hook alone has seen stands after it.
+// hook saw counts by itself only where Linux tells nobody: the hook knows less of
+// what a call will do, and calls the same thing by other names.
 func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 	if s.policy.Mode == policy.Off || w == nil {
 		return nil
 	}
-	at := map[sightKey]*wire.Observed{}
-	for i, o := range hook {
-		at[sightKey{alike(policy.ParseKind(o.Op)), o.Path}] = &hook[i]
-	}
 	var out []Violation
-	used := map[*wire.Observed]bool{}
+	from := lines(hook)
 	for _, sight := range w.watch.take() {
 		v := s.violation(sight.op, sight.target, string(sight.source), sight.decision)
 		v.Count, v.Program = sight.count, sight.program
@@ -145,16 +142,15 @@ func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 		if sight.addr.IsValid() {
 			v.addr = sight.addr.String()
 		}
-		if o := at[sightKey{alike(sight.op), sight.target}]; o != nil {
+		if o := from(sight.op, sight.target); o != nil {
 			v.Cell, v.Line = int(o.Cell), int(o.Line)
-			used[o] = true
 		}
 		out = append(out, v)
 	}
-	for i, o := range hook {
-		if used[&hook[i]] {
-			continue
-		}
+	if w.hears {
+		return out
+	}
+	for _, o := range hook {
 		kind := policy.ParseKind(o.Op)
 		d := s.policy.Decide(policy.Op{Kind: kind, Path: o.Path})
 		if d.Allowed() {
@@ -165,6 +161,22 @@ func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 		out = append(out, v)
 	}
 	return out
+}
+
+// lines finds what the hook saw of an operation: the same one, or else whatever was
+// done to its path first.
+func lines(hook []wire.Observed) func(policy.OpKind, string) *wire.Observed {
+	same, first := map[sightKey]*wire.Observed{}, map[string]*wire.Observed{}
+	for i := len(hook) - 1; i >= 0; i-- {
+		o := &hook[i]
+		same[sightKey{alike(policy.ParseKind(o.Op)), o.Path}], first[o.Path] = o, o
+	}
+	return func(k policy.OpKind, path string) *wire.Observed {
+		if o := same[sightKey{alike(k), path}]; o != nil {
+			return o
+		}
+		return first[path]
+	}
 }
 
 func (s *Session) violation(op policy.OpKind, target, source string, d policy.Decision) Violation {

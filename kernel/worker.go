@@ -31,6 +31,7 @@ type worker struct {
 	python     string // the interpreter
 	info       wire.Info
 	forked     bool // the next cell gets fresh pipes
+	hears      bool // what the worker asks Linux for is told
 	spawned    bool // some cell has made a process or a thread
 
 	mu      sync.Mutex

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"slices"
 )
 
 // Rule is a rule of a compiled policy: about Path and all beneath it. Rules are
@@ -97,6 +98,21 @@ type Policy struct {
 	Tools   ToolsPart `json:"tools"`
 	Limits  Limits    `json:"limits"`
 	Env     Env       `json:"env"`
+}
+
+// ReportsReads says whether some reads are denied and not refused, so that they have
+// to be seen to be reported.
+func (p Policy) ReportsReads() bool {
+	return p.ReadDefault.Effect == Deny && !p.ReadDefault.Enforced ||
+		slices.ContainsFunc(p.Deny, func(r Rule) bool { return r.Access.Has(AccessRead) && !r.Enforced })
+}
+
+// Hidden says whether a path is kept from being seen at all, so that nobody inside
+// can tell what is there from what is not.
+func (p Policy) Hidden(path string) bool {
+	return slices.ContainsFunc(p.Deny, func(r Rule) bool {
+		return r.Enforced && r.Access.Has(AccessRead) && Within(r.Path, path)
+	})
 }
 
 // Digest is the SHA-256 of the policy's JSON, in hexadecimal.

@@ -11,8 +11,8 @@ type Event struct {
 	TID  int    // of the thread, as the launcher sees it
 	Call string // such as openat
 	// Ops are what it will do if Linux lets it: usually one, two for a rename. A call
-	// that cannot come about, since a name is there already or is not, has none and
-	// is not told of.
+	// that cannot come about has none and is not told of, unless a name that it needs
+	// is not there: see Op.Absent.
 	Ops []Op
 }
 
@@ -33,12 +33,16 @@ type Op struct {
 	Path     string
 	Creates  bool           // a Write makes the file
 	Replaces bool           // a RenameTo takes the place of something
+	// Absent says that nothing is shown at the path, so that the call will fail; what
+	// the jail covers is told of in this way.
+	Absent   bool
 	Addr     netip.AddrPort // of Connect and Bind
 	Datagram bool           // not a stream
 }
 
 // Kinds of operations.
 const (
+	Read       = "read" // a file or a directory, by a filter that tells of it
 	Write      = "write"
 	Create     = "create"
 	Truncate   = "truncate"

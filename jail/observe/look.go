@@ -51,7 +51,7 @@ func (l *look) open(dir, name, flags int) []Op {
 	case flags&unix.O_PATH == unix.O_PATH:
 		return nil
 	case access == unix.O_RDONLY && flags&(unix.O_CREAT|unix.O_TRUNC|tmpfileBit) == 0:
-		return nil
+		return l.read(dir, name, flags)
 	}
 	const exclusive = unix.O_CREAT | unix.O_EXCL
 	at, ok := l.find(dir, name, flags&unix.O_NOFOLLOW == 0 && flags&exclusive != exclusive)
@@ -65,8 +65,12 @@ func (l *look) open(dir, name, flags int) []Op {
 			return nil
 		}
 		return []Op{{Kind: Create, Path: at.path + "/(without a name)"}}
-	case at.state == absent && flags&unix.O_CREAT == 0, at.state == directory:
+	case at.state == directory:
 		return nil
+	case at.state == absent && flags&unix.O_CREAT == 0 && access == unix.O_RDONLY:
+		return []Op{{Kind: Truncate, Path: at.path, Absent: true}}
+	case at.state == absent && flags&unix.O_CREAT == 0:
+		return []Op{{Kind: Write, Path: at.path, Absent: true}}
 	case at.state == absent && access == unix.O_RDONLY:
 		return []Op{{Kind: Create, Path: at.path}}
 	case at.state == absent:
@@ -79,6 +83,19 @@ func (l *look) open(dir, name, flags int) []Op {
 		return []Op{{Kind: Truncate, Path: at.path}}
 	}
 	return nil
+}
+
+// read reads an open that changes nothing. Only a filter that was asked to tells of
+// it.
+func (l *look) read(dir, name, flags int) []Op {
+	at, ok := l.find(dir, name, flags&unix.O_NOFOLLOW == 0)
+	switch {
+	case !ok:
+		return unknown(Read)
+	case at.state == nowhere, at.state == present && flags&unix.O_DIRECTORY != 0:
+		return nil
+	}
+	return []Op{{Kind: Read, Path: at.path, Absent: at.state == absent}}
 }
 
 // openat2 has its flags in memory, struct open_how.
@@ -119,10 +136,10 @@ func (l *look) remove(dir, name int, directories bool) []Op {
 	switch {
 	case !ok:
 		return unknown(kind)
-	case at.state == absent || at.state == nowhere || (at.state == directory) != directories:
+	case at.state == nowhere, at.state != absent && (at.state == directory) != directories:
 		return nil
 	}
-	return []Op{{Kind: kind, Path: at.path}}
+	return []Op{{Kind: kind, Path: at.path, Absent: at.state == absent}}
 }
 
 func (l *look) rename(fromDir, fromName, toDir, toName, flags int) []Op {
@@ -133,16 +150,14 @@ func (l *look) rename(fromDir, fromName, toDir, toName, flags int) []Op {
 	}
 	there := to.state == present || to.state == directory
 	switch {
-	case from.state == absent || from.state == nowhere || to.state == nowhere || from.path == to.path:
+	case from.state == nowhere || to.state == nowhere || from.path == to.path:
 		return nil
 	case flags&unix.RENAME_NOREPLACE != 0 && there:
 		return nil
-	case flags&unix.RENAME_EXCHANGE == 0:
-		return []Op{{Kind: RenameFrom, Path: from.path}, {Kind: RenameTo, Path: to.path, Replaces: there}}
-	case !there:
-		return nil
 	}
-	return []Op{{Kind: RenameFrom, Path: from.path, Replaces: true}, {Kind: RenameTo, Path: to.path, Replaces: true}}
+	gone, exchange := from.state == absent, flags&unix.RENAME_EXCHANGE != 0
+	return []Op{{Kind: RenameFrom, Path: from.path, Replaces: exchange, Absent: gone || exchange && !there},
+		{Kind: RenameTo, Path: to.path, Replaces: there || exchange, Absent: gone || exchange && !there}}
 }
 
 // alter reads calls on what is there. Without a path, or with an empty one and
@@ -152,10 +167,10 @@ func (l *look) alter(kind string, dir, name, flags int) []Op {
 	switch {
 	case !ok:
 		return unknown(kind)
-	case at.state == absent || at.state == nowhere:
+	case at.state == nowhere:
 		return nil
 	}
-	return []Op{{Kind: kind, Path: at.path}}
+	return []Op{{Kind: kind, Path: at.path, Absent: at.state == absent}}
 }
 
 func (l *look) existing(dir, name, flags int) (place, bool) {
@@ -177,8 +192,8 @@ func (l *look) exec(dir, name, flags int) []Op {
 	switch {
 	case !ok:
 		return unknown(Exec)
-	case at.state == present:
-		return []Op{{Kind: Exec, Path: at.path}}
+	case at.state == present, at.state == absent:
+		return []Op{{Kind: Exec, Path: at.path, Absent: at.state == absent}}
 	case at.state == nowhere && flags&unix.AT_EMPTY_PATH != 0:
 		return unknown(Exec) // a program without a name, such as a memfd
 	}
