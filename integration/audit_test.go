@@ -54,7 +54,7 @@ func TestARunIsRecorded(t *testing.T) {
 		t.Run(m, func(t *testing.T) {
 			state, dir := newDirIn(t, "/var/tmp"), newDir(t)
 			out := command(t).env(stateEnv(state)...).run("run", "--mode", m, "--session", dir, "--python", pythonBin(),
-				"-c", "try: open('/etc/cellblock-no-such/x', 'w')\nexcept OSError: pass", "-c", "1 + 1")
+				"-c", "try: open('/etc/passwd', 'r+')\nexcept OSError: pass", "-c", "1 + 1")
 			if out.code != 0 {
 				t.Fatalf("%+v", out)
 			}
@@ -76,7 +76,7 @@ func TestARunIsRecorded(t *testing.T) {
 			for _, r := range got {
 				if r.Denial() {
 					denied++
-					if r.Decision != decision || r.Target != "/etc/cellblock-no-such/x" || r.Rule == "" || r.PID == 0 {
+					if r.Decision != decision || r.Target != "/etc/passwd" || r.Rule == "" || r.PID == 0 {
 						t.Errorf("%+v", r)
 					}
 				}
@@ -94,8 +94,8 @@ func TestARunIsRecorded(t *testing.T) {
 			}
 			for _, name := range []string{dir, got[0].Session, found[0]} {
 				out := cli("violations", "--session", name)
-				if out.code != 0 || !strings.Contains(out.stdout, decision+": write /etc/cellblock-no-such/x") || !strings.Contains(out.stdout, "beneath "+dir) ||
-					!strings.Contains(out.stdout, `{path: "/etc/cellblock-no-such/x", access: [write], effect: allow`) {
+				if out.code != 0 || !strings.Contains(out.stdout, decision+": write /etc/passwd") || !strings.Contains(out.stdout, "beneath "+dir) ||
+					!strings.Contains(out.stdout, `{path: "/etc/passwd", access: [write], effect: allow`) {
 					t.Errorf("violations --session %s: %+v", name, out)
 				}
 			}
@@ -117,7 +117,7 @@ func TestARunIsRecorded(t *testing.T) {
 				t.Errorf("%+v", out)
 			}
 
-			write(t, found[0], strings.Replace(readFile(t, found[0]), "cellblock-no-such", "cellblock-is-such", 1))
+			write(t, found[0], strings.Replace(readFile(t, found[0]), "/etc/passwd", "/etc/passwx", 1))
 			if out := cli("audit", "verify", found[0]); out.code != 1 || !strings.Contains(out.stdout, "record 3: is not what was written") {
 				t.Errorf("verify after a change: %+v", out)
 			}
@@ -183,7 +183,7 @@ func TestARecordOutlivesItsLauncher(t *testing.T) {
 	place, dir := newDirIn(t, "/var/tmp"), newDir(t)
 	file := filepath.Join(place, "audit", "a.jsonl")
 	run := exec.Command(binary(t), "run", "--session", dir, "--python", pythonBin(), "--audit", file,
-		"-c", "open('/etc/cellblock-no-such/x', 'w')", "-c", "import time; time.sleep(600)")
+		"-c", "open('/etc/passwd', 'r+')", "-c", "import time; time.sleep(600)")
 	run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := run.Start(); err != nil {
 		t.Fatal(err)

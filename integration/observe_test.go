@@ -7,8 +7,11 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"cellblock/kernel"
 )
 
 // observedCall is one system call made by number, and what the launcher must tell of it.
@@ -242,4 +245,31 @@ except OSError: pass`)
 	if got := r.Details.AuditPolicy; got != "allowed 0 mutations" {
 		t.Errorf("auditPolicy %q", got)
 	}
+}
+
+// TestObserverTellsOfWhatComesLast: what is done after a session's last reply is in
+// its record all the same.
+func TestObserverTellsOfWhatComesLast(t *testing.T) {
+	require(t, needUserns, needNotify)
+	log := filepath.Join(newDirIn(t, "/var/tmp"), "log.jsonl")
+	s := open(t, mode("enforce"), func(o *kernel.Options) { o.Audit, o.State = log, []string{filepath.Dir(log)} })
+	s.ok(`import subprocess; subprocess.Popen("while ! [ -e go ]; do sleep 0.01; done; mkdir /etc/cellblock-late 2>done", shell=True);`)
+	write(t, s.dir+"/go", "")
+	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if text, _ := os.ReadFile(s.dir + "/done"); len(text) > 0 {
+			break
+		}
+		if time.Since(begin) > hang {
+			t.Fatal("the child has not come to its end")
+		}
+	}
+	if err := s.kernel.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range readLog(t, log) {
+		if r.Denial() && r.Op == "mkdir" && r.Target == "/etc/cellblock-late" && r.Source == "os" {
+			return
+		}
+	}
+	t.Errorf("not recorded:\n%s", readFile(t, log))
 }

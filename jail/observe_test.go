@@ -67,8 +67,8 @@ func TestObserverThatEnds(t *testing.T) {
 			if got, want := ask("write"), "done ENOENT done done"; strings.TrimSpace(got) != want {
 				t.Errorf("observed: %q, want %q", got, want)
 			}
-			if err := process.Settle(); err != nil {
-				t.Fatal(err)
+			if hears, err := process.Settle(); !hears || err != nil {
+				t.Fatal(hears, err)
 			}
 			mu.Lock()
 			if want := "write " + filepath.Join(spec.Dir, "in"); len(told) == 0 || told[len(told)-1] != want {

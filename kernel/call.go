@@ -97,7 +97,7 @@ func (s *Session) runtimeCall(w *worker, r wire.Request) Result {
 	switch {
 	case errors.Is(err, errLate):
 		w.kill(KernelTimeout)
-		s.bury(w)
+		s.bury(w, s.unreported(w)...)
 		return s.failed(KernelTimeout, timeoutText(s.opts.CellTimeout), nil)
 	case err != nil:
 		return s.exited(w)

@@ -54,11 +54,11 @@ func (s *Session) recordFailure(generation int, cause error) {
 	_ = s.record.write(record) // nothing was done; the loss is counted
 }
 
-// recordEnd tells why a worker is gone.
-func (s *Session) recordEnd(w *worker, why string) {
+// recordEnd tells why a worker is gone, after what was still to be told of it.
+func (s *Session) recordEnd(w *worker, why string, before ...audit.Record) {
 	record := s.event(w, audit.OpWorkerEnd)
 	record.Reason = why
-	_ = s.record.write(record) // done already; the loss is counted and said
+	_ = s.record.write(append(before, record)...) // done already; the loss is counted and said
 }
 
 // step records a reset or a reload, runs it and records what came of it.
@@ -114,9 +114,22 @@ func (s *Session) recordResult(w *worker, number int, r Result) {
 	if s.record == nil {
 		return
 	}
+	out := append(s.deniedEvents(w, number, r.Details.Policy.Violations), s.record.counted()...)
+	end := s.cellEvent(w, number, audit.OpCellEnd)
+	end.Facts = outcomeOf(r)
+	end.Facts["durationMs"] = r.Details.DurationMs
+	if e := r.Details.Error; e != nil {
+		end.Reason = e.Cause
+	}
+	_ = s.record.write(append(out, end)...) // the cell has run; the loss is counted and said
+}
+
+// deniedEvents are the records of what the policy does not allow, of a cell unless
+// one is known better.
+func (s *Session) deniedEvents(w *worker, number int, denied []Violation) []audit.Record {
 	var flood audit.Merger
 	var out []audit.Record
-	for _, v := range r.Details.Policy.Violations {
+	for _, v := range denied {
 		record := s.event(w, v.Op)
 		record.Cell = number
 		if v.Cell > 0 {
@@ -125,7 +138,7 @@ func (s *Session) recordResult(w *worker, number int, r Result) {
 		record.Scope = s.scope(record.Cell)
 		record.Target, record.Decision, record.Rule, record.Reason, record.Source = v.Path, v.Decision, v.Rule, v.Reason, audit.Source(v.Source)
 		if v.Program != "" {
-			record.Program, record.PID = v.Program, 0
+			record.Program, record.PID = v.Program, v.PID
 		}
 		if v.Count > 1 {
 			record.Count = int64(v.Count)
@@ -153,14 +166,18 @@ func (s *Session) recordResult(w *worker, number int, r Result) {
 			out = append(out, first)
 		}
 	}
-	out = append(append(out, flood.Flush()...), s.record.counted()...)
-	end := s.cellEvent(w, number, audit.OpCellEnd)
-	end.Facts = outcomeOf(r)
-	end.Facts["durationMs"] = r.Details.DurationMs
-	if e := r.Details.Error; e != nil {
-		end.Reason = e.Cause
+	return append(out, flood.Flush()...)
+}
+
+// unreported are the records of what was seen of a worker after its last reply.
+func (s *Session) unreported(w *worker) []audit.Record {
+	if s.record == nil {
+		return nil
 	}
-	_ = s.record.write(append(out, end)...) // the cell has run; the loss is counted and said
+	s.mu.Lock()
+	number := s.cells
+	s.mu.Unlock()
+	return s.deniedEvents(w, number, s.seen(w, nil))
 }
 
 // recordControl tells that somebody stops what runs.

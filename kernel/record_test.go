@@ -67,9 +67,9 @@ func TestASessionIsRecordedFromStartToEnd(t *testing.T) {
 		o := s.opts
 		s.Close()
 		o.Audit = auditFile(t)
-		s = open(t, o)
+		s, place := open(t, o), outside(t)
 		run(t, s, "x = input('who? ')")
-		run(t, s, "for i in range(3):\n    try: open('/etc/no-such-dir/canary-1234567', 'w')\n    except OSError: pass")
+		run(t, s, "for i in range(3): open('"+place+"/canary-1234567', 'w').close()")
 		run(t, s, "1 / 0 # t0ps3cret in the code")
 		s.Call(t.Context(), Call{Reset: true})
 		s.Call(t.Context(), Call{ReloadSkills: true})
@@ -101,8 +101,9 @@ func TestASessionIsRecordedFromStartToEnd(t *testing.T) {
 			t.Errorf("the start record has no witness or no plan: %+v", start)
 		}
 		w := find(t, got, "write")
-		if w.Decision != audit.WouldDeny || w.Rule == "" || w.Source != audit.SourceHook || w.Times() != 3 || w.Cell != 2 ||
-			!strings.HasPrefix(w.Target, "/etc/no-such-dir/") || w.Facts["line"] == nil {
+		source := map[Tier]audit.Source{TierJail: audit.SourceOS, TierProcess: audit.SourceHook}[o.Tier]
+		if w.Decision != audit.WouldDeny || w.Rule == "" || w.Source != source || w.PID == 0 || w.Times() != 3 || w.Cell != 2 ||
+			!strings.HasPrefix(w.Target, place+"/") || w.Facts["line"] == nil {
 			t.Errorf("%+v", w)
 		}
 		if c := find(t, got, "host.call"); c.Source != audit.SourceHost || c.Target != "input" || c.Decision != audit.Allowed || c.Facts["prompt"] != "who? " || c.Cell != 1 {

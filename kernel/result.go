@@ -127,6 +127,7 @@ type Violation struct {
 	Cell     int      `json:"cell,omitempty"`
 	Line     int      `json:"line,omitempty"`
 	Program  string   `json:"program,omitempty"` // that did it, where Linux was asked
+	PID      int      `json:"pid,omitempty"`     // of that program, on the host
 	Nearest  []string `json:"nearest,omitempty"` // where it is allowed
 	Note     string   `json:"note,omitempty"`    // what stays of it, and what will be gone
 

@@ -201,7 +201,7 @@ func (s *Session) live(ctx context.Context) (*worker, error) {
 	if w != nil {
 		select {
 		case <-w.gone: // died between two calls
-			s.bury(w)
+			s.bury(w, s.unreported(w)...)
 		default:
 			return w, nil
 		}
@@ -239,7 +239,7 @@ func (s *Session) live(ctx context.Context) (*worker, error) {
 func (s *Session) retire(w *worker) {
 	w.kill(KernelKilled)
 	w.discard()
-	s.recordEnd(w, "given up on purpose")
+	s.recordEnd(w, "given up on purpose", s.unreported(w)...)
 	s.mu.Lock()
 	if s.worker == w {
 		s.worker = nil
@@ -247,11 +247,12 @@ func (s *Session) retire(w *worker) {
 	s.mu.Unlock()
 }
 
-// bury removes a dead generation; the next reply says that state was lost.
-func (s *Session) bury(w *worker) Death {
+// bury removes a dead generation; the next reply says that state was lost. What is
+// recorded before that is what no reply will tell of.
+func (s *Session) bury(w *worker, before ...audit.Record) Death {
 	death := w.death(s)
 	w.discard()
-	s.recordEnd(w, death.String())
+	s.recordEnd(w, death.String(), before...)
 	s.mu.Lock()
 	if s.worker == w {
 		s.worker = nil
@@ -351,7 +352,7 @@ func (s *Session) Close() error {
 		w.discard()
 		end := s.event(w, audit.OpWorkerEnd)
 		end.Reason = "the session was closed"
-		last = append(last, end)
+		last = append(s.unreported(w), end)
 	}
 	end := s.event(nil, audit.OpSessionEnd)
 	end.Facts = map[string]any{"cells": cells, "generations": generations}

@@ -30,6 +30,7 @@ type sighting struct {
 	count    int
 	source   audit.Source
 	program  string // of the first; empty where the launcher was asked
+	pid      int    // of that program, on the host
 
 	creates, replaces bool // in any of them
 	proto             string
@@ -55,7 +56,7 @@ func (w *watch) told(e observe.Event) {
 			continue
 		}
 		w.mu.Lock()
-		s := w.add(sightKey{policy.OpKind(op.Kind), target}, decision, audit.SourceOS, e.Program)
+		s := w.add(sightKey{policy.OpKind(op.Kind), target}, decision, audit.SourceOS, &e)
 		s.creates, s.replaces = s.creates || op.Creates, s.replaces || op.Replaces
 		if op.Datagram {
 			s.proto = "udp"
@@ -69,7 +70,7 @@ func (w *watch) told(e observe.Event) {
 func (w *watch) refused(op policy.NetOp, d policy.Decision) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s := w.add(sightKey{policy.OpKind(op.Kind), proxy.Target(op)}, d, audit.SourceHost, func() string { return "" })
+	s := w.add(sightKey{policy.OpKind(op.Kind), proxy.Target(op)}, d, audit.SourceHost, nil)
 	if op.Host != "" {
 		s.addr = op.Addr
 	}
@@ -94,8 +95,8 @@ func (w *watch) judge(op observe.Op) (target string, d policy.Decision) {
 	return op.Path, w.policy.Decide(policy.Op{Kind: policy.OpKind(op.Kind), Path: op.Path, Creates: op.Creates, Replaces: op.Replaces})
 }
 
-// add counts an operation; the caller holds the lock.
-func (w *watch) add(key sightKey, d policy.Decision, source audit.Source, program func() string) *sighting {
+// add counts an operation of a system call, or of none; the caller holds the lock.
+func (w *watch) add(key sightKey, d policy.Decision, source audit.Source, by *observe.Event) *sighting {
 	if s := w.found[key]; s != nil {
 		s.count++
 		return s
@@ -110,7 +111,10 @@ func (w *watch) add(key sightKey, d policy.Decision, source audit.Source, progra
 	if w.found == nil {
 		w.found = map[sightKey]*sighting{}
 	}
-	s := &sighting{op: key.op, target: key.target, decision: d, count: 1, source: source, program: program()}
+	s := &sighting{op: key.op, target: key.target, decision: d, count: 1, source: source}
+	if by != nil {
+		s.program, s.pid = by.Program(), by.PID()
+	}
 	w.found[key] = s
 	w.order = append(w.order, s)
 	return s
@@ -137,7 +141,7 @@ func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 	from := lines(hook)
 	for _, sight := range w.watch.take() {
 		v := s.violation(sight.op, sight.target, string(sight.source), sight.decision)
-		v.Count, v.Program = sight.count, sight.program
+		v.Count, v.Program, v.PID = sight.count, sight.program, sight.pid
 		v.creates, v.replaces, v.proto = sight.creates, sight.replaces, sight.proto
 		if sight.addr.IsValid() {
 			v.addr = sight.addr.String()

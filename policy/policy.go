@@ -101,10 +101,17 @@ type Policy struct {
 }
 
 // ReportsReads says whether some reads are denied and not refused, so that they have
-// to be seen to be reported.
+// to be seen to be reported. A rule that is enforced in every mode asks for none, also
+// where nothing is there to hide.
 func (p Policy) ReportsReads() bool {
-	return p.ReadDefault.Effect == Deny && !p.ReadDefault.Enforced ||
-		slices.ContainsFunc(p.Deny, func(r Rule) bool { return r.Access.Has(AccessRead) && !r.Enforced })
+	if p.ReadDefault.Effect == Deny && !p.ReadDefault.Enforced {
+		return true
+	}
+	refused := map[string]bool{}
+	for _, r := range p.Deny {
+		refused[r.ID] = refused[r.ID] || r.Enforced || r.Promoted
+	}
+	return slices.ContainsFunc(p.Deny, func(r Rule) bool { return r.Access.Has(AccessRead) && !refused[r.ID] })
 }
 
 // Hidden says whether a path is kept from being seen at all, so that nobody inside

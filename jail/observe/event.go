@@ -25,14 +25,18 @@ func (e Event) Program() string {
 	return path
 }
 
+// PID is the number on the host of the thread's process; the thread's own when it has
+// gone.
+func (e Event) PID() int { return groupOf(e.TID) }
+
 // Op is one operation of a call.
 type Op struct {
 	Kind string // one of the constants below
 	// Path is canonical, as the jail sees it. Empty for connections, and where it
 	// could not be found out.
 	Path     string
-	Creates  bool           // a Write makes the file
-	Replaces bool           // a RenameTo takes the place of something
+	Creates  bool // a Write makes the file
+	Replaces bool // a RenameTo takes the place of something
 	// Absent says that nothing is shown at the path, so that the call will fail; what
 	// the jail covers is told of in this way.
 	Absent   bool
