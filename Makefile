@@ -33,9 +33,9 @@ run: build ## build, and run a real session in a jail
 	bin/cellblock run --json --session "$$dir" -c 'import matplotlib.pyplot as p; p.plot([1, 2]);' | \
 	  python3 -c 'import json, sys; r = json.loads(sys.stdin.readline()); i = [c for c in r["content"] if c["type"] == "image"]; print("PNG,", len(i[0]["data"]) * 3 // 4, "bytes") if i else print(r["details"]["error"]["evalue"])'; \
 	echo '== report: a write to /etc is done with your rights, and reported'; \
-	bin/cellblock run --session "$$dir" --mode report -c 'try: open("/etc/passwd", "r+").close()'$$'\n''except OSError as e: print(e)'; \
+	bin/cellblock run --session "$$dir" --mode report -c 'try: open("/etc/debian_version", "r+").close()'$$'\n''except OSError as e: print(e)'; \
 	echo '== enforce: Linux refuses it'; \
-	bin/cellblock run --session "$$dir" --mode enforce -c 'try: open("/etc/passwd", "r+").close()'$$'\n''except OSError as e: print(e)'
+	bin/cellblock run --session "$$dir" --mode enforce -c 'try: open("/etc/debian_version", "r+").close()'$$'\n''except OSError as e: print(e)'
 
 check: ## gofmt and go vet, with libseccomp and without
 	@out=$$(gofmt -l .) && [ -z "$$out" ] || { echo "not gofmt'd:"; echo "$$out"; exit 1; }

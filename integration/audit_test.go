@@ -53,8 +53,9 @@ func TestARunIsRecorded(t *testing.T) {
 	for _, m := range bothModes {
 		t.Run(m, func(t *testing.T) {
 			state, dir := newDirIn(t, "/var/tmp"), newDir(t)
+			target := filepath.Join(newDirIn(t, "/var/tmp"), "target")
 			out := command(t).env(stateEnv(state)...).run("run", "--mode", m, "--session", dir, "--python", pythonBin(),
-				"-c", "try: open('/etc/passwd', 'r+')\nexcept OSError: pass", "-c", "1 + 1")
+				"-c", "try: open('"+target+"', 'w')\nexcept OSError: pass", "-c", "1 + 1")
 			if out.code != 0 {
 				t.Fatalf("%+v", out)
 			}
@@ -76,7 +77,7 @@ func TestARunIsRecorded(t *testing.T) {
 			for _, r := range got {
 				if r.Denial() {
 					denied++
-					if r.Decision != decision || r.Target != "/etc/passwd" || r.Rule == "" || r.PID == 0 {
+					if r.Decision != decision || r.Target != target || r.Rule == "" || r.PID == 0 {
 						t.Errorf("%+v", r)
 					}
 				}
@@ -94,8 +95,8 @@ func TestARunIsRecorded(t *testing.T) {
 			}
 			for _, name := range []string{dir, got[0].Session, found[0]} {
 				out := cli("violations", "--session", name)
-				if out.code != 0 || !strings.Contains(out.stdout, decision+": write /etc/passwd") || !strings.Contains(out.stdout, "beneath "+dir) ||
-					!strings.Contains(out.stdout, `{path: "/etc/passwd", access: [write], effect: allow`) {
+				if out.code != 0 || !strings.Contains(out.stdout, decision+": write "+target) || !strings.Contains(out.stdout, "beneath "+dir) ||
+					!strings.Contains(out.stdout, `{path: "`+target+`", access: [write], effect: allow`) {
 					t.Errorf("violations --session %s: %+v", name, out)
 				}
 			}
@@ -117,7 +118,7 @@ func TestARunIsRecorded(t *testing.T) {
 				t.Errorf("%+v", out)
 			}
 
-			write(t, found[0], strings.Replace(readFile(t, found[0]), "/etc/passwd", "/etc/passwx", 1))
+			write(t, found[0], strings.Replace(readFile(t, found[0]), target, target+"x", 1))
 			if out := cli("audit", "verify", found[0]); out.code != 1 || !strings.Contains(out.stdout, "record 3: is not what was written") {
 				t.Errorf("verify after a change: %+v", out)
 			}

@@ -273,3 +273,30 @@ func TestObserverTellsOfWhatComesLast(t *testing.T) {
 	}
 	t.Errorf("not recorded:\n%s", readFile(t, log))
 }
+
+// TestObserverKnowsTheJailsOwnFiles: a version of a host's file that the session has
+// for itself is kept by its mount alone, and still has its name.
+func TestObserverKnowsTheJailsOwnFiles(t *testing.T) {
+	require(t, needUserns, needNotify)
+	for _, in := range []string{"report", "enforce"} {
+		t.Run(in, func(t *testing.T) {
+			t.Parallel()
+			s := open(t, mode(in))
+			for code, want := range map[string]string{
+				`open("/etc/hosts", "r+")`:                               "write /etc/hosts",
+				`import os; os.fchmod(os.open("/etc/hosts", 0), 0o777)`:  "chmod /etc/hosts",
+				`import os; os.utime("/proc/self/root/etc/./hosts")`:     "utime /etc/hosts",
+				`import os; os.chdir("/etc"); os.truncate("hosts", 100)`: "truncate /etc/hosts",
+			} {
+				r := s.run(code)
+				found := r.violations()
+				if len(found) != 1 || found[0].Op+" "+found[0].Path != want || found[0].Decision != "denied" || found[0].Rule != "ground.file" {
+					t.Errorf("%s: %+v", code, found)
+				}
+				if r.Details.Error == nil {
+					t.Errorf("%s: it was done", code)
+				}
+			}
+		})
+	}
+}

@@ -110,6 +110,8 @@ var single = []operation{
 	{"/dev/null", `open("/dev/null", "w").close()`, []policy.Op{{Kind: policy.Write, Path: "/dev/null"}}},
 	{"/dev", `open("/dev/x", "w").close()`, []policy.Op{{Kind: policy.Write, Path: "/dev/x", Creates: true}}},
 	{"/run", `open("/run/x", "w").close()`, []policy.Op{{Kind: policy.Write, Path: "/run/x", Creates: true}}},
+	{"own version of a file", `open("/etc/hosts", "r+").close()`, []policy.Op{{Kind: policy.Write, Path: "/etc/hosts"}}},
+	{"own version's times", `os.utime("/etc/hosts")`, []policy.Op{{Kind: policy.Utime, Path: "/etc/hosts"}}},
 	{"own name", `open("/proc/self/comm", "w").write("x")`, []policy.Op{{Kind: policy.Write, Path: "/proc/1/comm"}}},
 	{"/proc/sys", `open("/proc/sys/kernel/hostname", "w").close()`, []policy.Op{{Kind: policy.Write, Path: "/proc/sys/kernel/hostname"}}},
 	{"/sys", `os.mkdir("/sys/x")`, []policy.Op{{Kind: policy.Mkdir, Path: "/sys/x"}}},

@@ -150,10 +150,7 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 	for _, path := range interpreterPaths(l.interpreter, covered) {
 		spec.Binds = append(spec.Binds, ownBind(path, "the interpreter, read-only"))
 	}
-	spec.Files = append(spec.Files, s.accounts()...)
-	// An address of its own, as Debian gives one: the way back from 127.0.0.1 is localhost.
-	spec.Files = append(spec.Files, with("/etc/hosts", "127.0.1.1 "+hostname+"\n", "the session's host name has an address"))
-	spec.Files = append(spec.Files, s.resolver()...)
+	spec.Files = append(append(spec.Files, s.opts.ownFiles()...), s.resolver()...)
 	return spec, nil
 }
 
@@ -177,10 +174,27 @@ func (o Options) workerIDs() (uid, gid int) {
 	return uid, gid
 }
 
+// ownFiles are files of the host's that a session sees in a version of its own.
+func (o Options) ownFiles() []jail.File {
+	// An address of its own, as Debian gives one: the way back from 127.0.0.1 is localhost.
+	return append(o.accounts(), with("/etc/hosts", "127.0.1.1 "+hostname+"\n", "the session's host name has an address"))
+}
+
+// sealedFiles are the rules about them: they cannot be changed in any mode.
+func (o Options) sealedFiles() (rules []policy.Rule) {
+	for _, f := range o.ownFiles() {
+		if real, err := filepath.EvalSymlinks(f.Path); err == nil {
+			rules = append(rules, policy.Rule{ID: "ground.file", Path: real, Access: policy.AccessWrite, Enforced: true,
+				Reason: "the session sees a version of its own: " + f.Reason})
+		}
+	}
+	return rules
+}
+
 // accounts give the worker's ids their names where they have none: much software
 // asks who it is. The files alone count: a directory service is out of reach inside.
-func (s *Session) accounts() (files []jail.File) {
-	uid, gid := s.opts.workerIDs()
+func (o Options) accounts() (files []jail.File) {
+	uid, gid := o.workerIDs()
 	if !named("/etc/passwd", uid) {
 		files = append(files, with("/etc/passwd", fmt.Sprintf("session:x:%d:%d:session:/tmp/home:/bin/sh\n", uid, gid), "the worker's id has a name"))
 	}

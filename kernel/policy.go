@@ -66,6 +66,7 @@ func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Fa
 	facts := policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State, Net: opts.Net, Limits: opts.Limits,
 		Unjailed: opts.Tier == TierProcess}
 	if opts.Tier == TierJail {
+		facts.Sealed = opts.sealedFiles()
 		for _, root := range opts.SkillRoots {
 			if real, err := filepath.EvalSymlinks(root); err == nil {
 				const reason = "skills are shown read-only"

@@ -78,6 +78,9 @@ func TestModesAgree(t *testing.T) {
 			}
 		}
 	}
+	if wrong == 0 {
+		checkErrnos(t, rows, enforce)
+	}
 	t.Logf("%d operations, of which the policy denies %d; %d disagreements", len(rows), denied, wrong)
 }
 

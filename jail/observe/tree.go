@@ -107,12 +107,14 @@ func (t *tree) straight(name string) (place, bool) {
 	err = unix.Fstat(fd, &stat)
 	unix.Close(fd)
 	switch {
-	case err != nil || stat.Nlink == 0:
+	case err != nil:
 		return place{}, false
+	case missing && stat.Nlink == 0:
+		return place{}, true // the directory has been removed: nothing can be made in it
 	case missing:
 		return place{name, absent}, true
 	}
-	return placed(name, &stat), true
+	return there(name, &stat), true
 }
 
 // at closes a descriptor and says what it was.
@@ -123,14 +125,35 @@ func (t *tree) at(fd int) place {
 	if !ok || !strings.HasPrefix(name, "/") || unix.Fstat(fd, &stat) != nil {
 		return place{}
 	}
-	return placed(name, &stat)
+	return t.placed(name, &stat)
 }
 
-func placed(name string, stat *unix.Stat_t) place {
-	switch {
-	case stat.Nlink == 0:
-		return place{} // removed, or a memfd: no place of the tree
-	case stat.Mode&unix.S_IFMT == unix.S_IFDIR:
+// placed is the place of a file that was reached by a descriptor, with the name that
+// Linux has for it. One without links has been removed, or is a memfd, and then no
+// place of the tree; or it is a file that the jail has mounted there and keeps by
+// that mount alone.
+func (t *tree) placed(name string, stat *unix.Stat_t) place {
+	if stat.Nlink > 0 {
+		return there(name, stat)
+	}
+	name, ok := strings.CutSuffix(name, removed)
+	if !ok {
+		return place{}
+	}
+	fd, err := t.open(name, false)
+	if err != nil {
+		return place{}
+	}
+	defer unix.Close(fd)
+	var now unix.Stat_t
+	if unix.Fstat(fd, &now) != nil || now.Dev != stat.Dev || now.Ino != stat.Ino {
+		return place{}
+	}
+	return there(name, stat)
+}
+
+func there(name string, stat *unix.Stat_t) place {
+	if stat.Mode&unix.S_IFMT == unix.S_IFDIR {
 		return place{name, directory}
 	}
 	return place{name, present}
@@ -190,7 +213,7 @@ func (t *tree) opened(tid, fd int) place {
 	if !ok || !strings.HasPrefix(name, "/") || unix.Stat(link, &stat) != nil {
 		return place{}
 	}
-	return placed(name, &stat)
+	return t.placed(name, &stat)
 }
 
 // linkText reads a symbolic link.
@@ -244,7 +267,7 @@ func (t *tree) walk(tid int, name string, follow bool) place {
 		if kind != unix.S_IFLNK || last && !follow && !must {
 			unix.Close(fd)
 			if last {
-				return placed(next, &stat)
+				return there(next, &stat)
 			}
 			if kind != unix.S_IFDIR {
 				return place{}
