@@ -30,8 +30,8 @@ func errnoTable(rows []row, enforce []outcome) string {
 	seen := map[string]map[int][]string{}
 	var order []string
 	for i, r := range rows {
-		if enforce[i].Result == "EXIT" || enforce[i].Result == "SQLITE" {
-			continue // a program's own words for it
+		if slices.Contains([]string{"copy by a program", "sqlite"}, r.op.name) {
+			continue // they say it in words of their own
 		}
 		if seen[r.op.name] == nil {
 			seen[r.op.name] = map[int][]string{}
