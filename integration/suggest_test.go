@@ -211,20 +211,18 @@ func TestWhatIsNotSuggested(t *testing.T) {
 		}
 	}
 	recorded := filepath.Join(newDirIn(t, "/var/tmp"), "a.jsonl")
-	code := fmt.Sprintf(`
+	const tools = `
 import os, socket
 def attempt(f, *args):
     try: f(*args)
     except OSError: pass
+`
+	code := tools + fmt.Sprintf(`
 H = %q
 attempt(open, H + "/.ssh/authorized_keys", "w")
 attempt(open, H + "/new", "w")
 attempt(open, H + "/.config/new", "w")
 attempt(open, H + "/work/.git\nx", "w")
-# Nothing is there, so that nothing is made on the host; where it would be is asked for.
-attempt(open, "/cellblock-no-such/x", "w")
-attempt(open, "/etc/cellblock-no-such/x", "w")
-attempt(open, "/run/cellblock-no-such/x", "w")
 s = socket.socket(); s.settimeout(0.1)
 attempt(s.connect, ("192.0.2.1", 9))
 `, home)
@@ -233,8 +231,17 @@ attempt(s.connect, ("192.0.2.1", 9))
 	if o.code != 0 {
 		t.Fatalf("%+v", o)
 	}
+	// Under enforce, so that nothing is made there.
+	refused := filepath.Join(filepath.Dir(recorded), "b.jsonl")
+	o = command(t).env(env...).run("run", "--mode", "enforce", "--session", dir, "--python", pythonBin(), "--policy", bare, "--audit", refused, "-c", tools+`
+for place in "/", "/etc/", "/run/":
+    attempt(open, place + "cellblock-no-such", "w")
+`)
+	if o.code != 0 {
+		t.Fatalf("%+v", o)
+	}
 	for _, base := range []string{"default", bare} {
-		made := command(t).env(env...).run("policy", "suggest", "--json", "--base", base, recorded)
+		made := command(t).env(env...).run("policy", "suggest", "--json", "--base", base, recorded, refused)
 		var got struct {
 			Rules []struct {
 				Path     string
@@ -262,7 +269,7 @@ attempt(s.connect, ("192.0.2.1", 9))
 		}
 		for target, part := range map[string]string{
 			home + "/.ssh/authorized_keys": "ssh", home + "/new": "the whole of " + home, home + "/.config/new": "gcloud",
-			"/cellblock-no-such/x": "the whole of /:", "/etc/cellblock-no-such/x": "the whole of /etc", "/run/cellblock-no-such/x": "/run", "192.0.2.1:9": "net.allow",
+			"/cellblock-no-such": "the whole of /:", "/etc/cellblock-no-such": "the whole of /etc", "/run/cellblock-no-such": "/run", "192.0.2.1:9": "net.allow",
 		} {
 			if base == "default" && target == home+"/.config/new" {
 				continue
