@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"cellblock/integration/need"
 )
 
 // example is one command line of a document, with the output that the document
@@ -134,7 +136,7 @@ func TestReadmeExamples(t *testing.T) {
 			}
 			continue
 		}
-		if why := probeOverlay(); why != "" && strings.Contains(e.line, "shadow") && !required(needOverlay) {
+		if why := probeOverlay(); why != "" && strings.Contains(e.line, "shadow") && !need.Required(needOverlay) {
 			t.Logf("not run, %s: %s", why, e.line)
 			continue
 		}
