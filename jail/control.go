@@ -29,8 +29,11 @@ func newControl(fd int) (*control, error) {
 	return &control{file, raw}, nil
 }
 
+// past is a deadline that has gone by.
+var past = time.Unix(1, 0)
+
 // abort lets a pending receive or send fail at once.
-func (c *control) abort() { _ = c.file.SetDeadline(time.Unix(1, 0)) }
+func (c *control) abort() { _ = c.file.SetDeadline(past) }
 
 func (c *control) close() { _ = c.file.Close() }
 

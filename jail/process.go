@@ -33,6 +33,9 @@ type Process struct {
 	stagefd  int
 	workerfd int
 
+	asking sync.Mutex // apart from mu, without which nothing can be killed
+	asked  []chan int // for sockets, in the order of their requests
+
 	done  chan struct{}
 	exit  Exit
 	stats Stats
@@ -136,6 +139,10 @@ func (p *Process) watch() {
 	ended := false
 	for {
 		kind, body, fd, err := p.control.receive()
+		if err == nil && kind == plan.KindSocket {
+			p.hand(fd)
+			continue
+		}
 		if fd >= 0 {
 			syscall.Close(fd)
 		}
@@ -159,7 +166,7 @@ func (p *Process) watch() {
 	if p.observer != nil {
 		p.observer.Stop()
 	}
-	closeFiles(p.sockets)
+	closeFiles(p.Sockets())
 	if !ended {
 		p.exit.Err = fmt.Errorf("jail %s: ended from outside", p.plan.Name)
 		p.exit.Signal = syscall.SIGKILL
@@ -191,9 +198,15 @@ func (p *Process) Pid() int { return p.worker }
 // StagePid is the number of the jail's first process on the host.
 func (p *Process) StagePid() int { return p.stage }
 
-// Sockets are those of the spec, in its order. They stay the process's, which closes
-// them at its end; net.FileListener and net.FilePacketConn make copies.
-func (p *Process) Sockets() []*os.File { return p.sockets }
+// Sockets hands over those of the spec, in its order: they are the caller's to close.
+// Asked again it has none.
+func (p *Process) Sockets() []*os.File {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	files := p.sockets
+	p.sockets = nil
+	return files
+}
 
 // Signal sends a signal to the worker. os.ErrProcessDone when it has ended.
 func (p *Process) Signal(sig syscall.Signal) error { return p.signal(&p.workerfd, sig, 0) }

@@ -81,6 +81,7 @@ func (o *outlet) serve(files []*os.File) error {
 	var listeners []net.Listener
 	var packets []net.PacketConn
 	for _, f := range files {
+		defer f.Close()
 		// Each copies the descriptor.
 		if p, err := net.FilePacketConn(f); err == nil {
 			packets = append(packets, p)

@@ -10,7 +10,12 @@ package plan
 //	stage → launcher   Witnessed{results}
 //	launcher → stage   Go                                  or it closes
 //	stage → launcher   Born{pid}, with a pidfd             or Failed
+//	launcher → stage   Socket{address family}             any number of times
+//	stage → launcher   Socket, with a new TCP socket of the jail's network
 //	stage → launcher   Ended{wait status}                  and the stage ends
+//
+// A socket belongs to the network namespace it was made in: by those that it asks for,
+// the launcher connects within the jail's.
 //
 // Each message is a kind, a length and a body. End of file on either end means
 // that the other one is gone: the stage ends at once, and the jail with it.

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"runtime"
 	"syscall"
 	"unsafe"
 
@@ -85,12 +86,47 @@ func (s *stage) sendBorn(pid, pidfd int) error {
 	return syscall.Close(pidfd)
 }
 
-// watchLauncher ends the stage when the other end of the control socket is gone
-// or says anything: after Go the launcher has nothing to say.
+// watchLauncher ends the stage when the other end of the control socket is gone or
+// says anything but that it wants a socket.
 func (s *stage) watchLauncher() {
-	var b [1]byte
-	for {
-		if _, err := syscall.Read(controlFD, b[:]); err != syscall.EINTR {
+	message := make([]byte, plan.HeaderSize+1)
+	for n := 1; ; n++ {
+		for got := 0; got < len(message); {
+			n, err := syscall.Read(controlFD, message[got:])
+			if err == syscall.EINTR {
+				continue
+			}
+			if n <= 0 {
+				syscall.Exit(1)
+			}
+			got += n
+		}
+		kind, size, err := plan.ParseHeader(message)
+		if err != nil || kind != plan.KindSocket || size != 1 {
+			syscall.Exit(1)
+		}
+		family, err := plan.DecodeInt(message[plan.HeaderSize:])
+		if err != nil {
+			syscall.Exit(1)
+		}
+		sendSocket(family)
+		if n%1024 == 0 {
+			runtime.GC() // which is off, see the launcher's spawn
+		}
+	}
+}
+
+// sendSocket makes a TCP socket and passes it, or a message without one where Linux
+// gives none. The launcher connects it: here nothing is reached.
+func sendSocket(family int) {
+	empty := plan.AppendMessage(nil, plan.KindSocket, nil)
+	fd, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = syscall.Sendmsg(controlFD, empty, syscall.UnixRights(fd), nil, 0)
+		syscall.Close(fd)
+	}
+	if err != nil {
+		if _, err := syscall.Write(controlFD, empty); err != nil {
 			syscall.Exit(1)
 		}
 	}
