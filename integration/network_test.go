@@ -232,3 +232,53 @@ func TestProgramsWithoutAProxy(t *testing.T) {
 		t.Errorf("violations %s", got)
 	}
 }
+
+// TestInboundPorts: a session's server is reached from the host at the port that the
+// launcher tells, in each generation; what the policy does not name is not.
+func TestInboundPorts(t *testing.T) {
+	require(t, needUserns)
+	s := open(t, document(t, `version: 1
+name: inbound
+fs: {}
+net:
+  mode: none
+  inbound:
+    - {name: web, port: 8000, reason: r}
+    - {name: later, port: 8001, reason: r}
+`))
+	told := map[string]string{}
+	for _, i := range s.kernel.Info().Inbound {
+		told[fmt.Sprintf("%s %d", i.Name, i.Port)] = i.Address
+	}
+	ask := func(name string) string {
+		c, err := net.Dial("tcp", told[name])
+		if err != nil {
+			return "nothing" // it may be reset before it is known to be there
+		}
+		defer c.Close()
+		io.WriteString(c, "GET /p HTTP/1.0\r\n\r\n")
+		all, err := io.ReadAll(c)
+		if err != nil || len(all) == 0 {
+			return "nothing"
+		}
+		return string(all)
+	}
+	if got := ask("web 8000"); got != "nothing" {
+		t.Errorf("before a worker: %s", got)
+	}
+	for generation := range 2 {
+		s.ok(serveAndAsk + fmt.Sprintf("WORD = b'generation %d'; s = serve(8000)", generation))
+		if got := ask("web 8000"); !strings.HasSuffix(got, fmt.Sprintf("generation %d", generation)) {
+			t.Errorf("web: %s", got)
+		}
+		if got := ask("later 8001"); got != "nothing" {
+			t.Errorf("nobody listens: %s", got)
+		}
+		s.run("import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+	}
+	s.kernel.Close()
+	if c, err := net.Dial("tcp", told["web 8000"]); err == nil {
+		c.Close()
+		t.Error("the port is open after the end")
+	}
+}

@@ -38,6 +38,9 @@ func (s *Session) recordStart(w *worker) error {
 		"directory": i.Directory, "home": s.home, "state": s.opts.State, "tier": i.Tier, "mode": i.Mode, "profile": s.opts.Profile, "digests": i.Digests,
 		"limits": i.Limits, "degraded": i.Degraded, "witness": i.Witness, "network": s.policy.Network.Mode,
 	}
+	if len(i.Inbound) > 0 {
+		record.Facts["inbound"] = i.Inbound
+	}
 	err := s.record.before(record)
 	if err == nil {
 		s.record.mu.Lock()

@@ -18,6 +18,7 @@ type Info struct {
 	Python     string      `json:"python,omitempty"`
 	Skills     []string    `json:"skills,omitempty"`
 	WorkerPID  int         `json:"workerPid,omitempty"` // on the host
+	Inbound    []Inbound   `json:"inbound,omitempty"`
 	Digests    Digests     `json:"digests"`
 	// Witness are the forbidden acts that were tried before any foreign code ran,
 	// and what became of each. A jail in which one succeeds does not start.
@@ -66,7 +67,7 @@ func (s *Session) Info() Info {
 }
 
 func (s *Session) infoOf(w *worker) Info {
-	i := Info{Session: s.name, Directory: s.dir, Tier: s.opts.Tier, Mode: s.policy.Mode, Audit: s.record.path(), Layer: s.layer.id(),
+	i := Info{Session: s.name, Directory: s.dir, Tier: s.opts.Tier, Mode: s.policy.Mode, Audit: s.record.path(), Layer: s.layer.id(), Inbound: s.inbound,
 		Digests: Digests{Policy: s.digest, Runtime: pyruntime.Digest()}}
 	if w == nil {
 		return i

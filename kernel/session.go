@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cellblock/kernel/proxy"
 	"cellblock/policy"
 	"cellblock/policy/audit"
 )
@@ -31,6 +32,9 @@ type Session struct {
 	layer  *layer // of mode shadow; nil in the others
 	start  func(context.Context, launch) (process, error)
 	swept  *sweeping
+
+	inbound  []Inbound
+	forwards *proxy.Server // serves them; nil for none
 
 	turn chan struct{} // holds one token; who has it runs
 
@@ -69,6 +73,9 @@ func Open(opts Options) (*Session, error) {
 	}
 	if err := s.openRecord(); err != nil {
 		return nil, err
+	}
+	if err := s.openInbound(); err != nil {
+		return nil, errors.Join(err, s.record.close())
 	}
 	s.swept = s.sweep()
 	s.turn <- struct{}{}
@@ -356,6 +363,7 @@ func (s *Session) Close() error {
 	}
 	end := s.event(nil, audit.OpSessionEnd)
 	end.Facts = map[string]any{"cells": cells, "generations": generations}
+	s.closeInbound()
 	kept, err := s.layer.close()
 	if kept != "" {
 		end.Facts["layer"] = kept

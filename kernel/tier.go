@@ -2,6 +2,8 @@ package kernel
 
 import (
 	"context"
+	"errors"
+	"net"
 	"os"
 	"os/exec"
 	"sync"
@@ -44,6 +46,8 @@ type process interface {
 	// Settle returns when launch.told has heard of everything done until now, and
 	// whether it hears of anything; the error is why it hears no more.
 	Settle() (hears bool, err error)
+	// Dial connects to a port on loopback of the worker's own network.
+	Dial(ctx context.Context, port int) (net.Conn, error)
 }
 
 // unjailed is tier process: no jail at all, for development.
@@ -102,5 +106,9 @@ func (p *unjailed) Usage() Usage { return Usage{} }
 func (p *unjailed) Pid() int { return p.cmd.Process.Pid }
 
 func (p *unjailed) Settle() (bool, error) { return false, nil }
+
+func (p *unjailed) Dial(context.Context, int) (net.Conn, error) {
+	return nil, errors.New("tier process: the session has the host's network")
+}
 
 func (p *unjailed) Standing() standing { return standing{} }

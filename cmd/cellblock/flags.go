@@ -161,6 +161,9 @@ func (f *sessionFlags) open(cmd *cobra.Command, c *console, o kernel.Options) (*
 	if err != nil {
 		return nil, openError(cmd, err)
 	}
+	for _, i := range s.Info().Inbound {
+		c.say("inbound %s: %s leads to port %d of the session", i.Name, i.Address, i.Port)
+	}
 	return s, nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"cellblock/kernel"
+	"cellblock/policy"
 )
 
 // live prints what a cell writes while it runs, and what its result adds.
@@ -113,13 +114,22 @@ func violationLine(v kernel.Violation) string {
 	}
 	fmt.Fprintf(&b, " (%s", orElse(v.Reason, v.Rule))
 	if len(v.Nearest) > 0 {
-		fmt.Fprintf(&b, "; allowed beneath %s", strings.Join(v.Nearest, ", "))
+		fmt.Fprintf(&b, "; %s %s", nearest(v.Op), strings.Join(v.Nearest, ", "))
 	}
 	b.WriteByte(')')
 	if v.Note != "" {
 		b.WriteString("; " + v.Note)
 	}
 	return b.String()
+}
+
+// nearest introduces the places where the same thing is allowed.
+func nearest(op string) string {
+	switch policy.NetKind(op) {
+	case policy.Connect, policy.Lookup:
+		return "reachable are"
+	}
+	return "allowed beneath"
 }
 
 // imageLine says what an image is, for an eye that cannot see it here.

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -164,8 +165,13 @@ func denials(path string) (found []*denial, broken int64, err error) {
 }
 
 // change is the rule of a policy that would allow what a record tells; empty
-// where it has no path to allow.
+// where no rule can be told.
 func change(r audit.Record) string {
+	if r.Rule == "net.unlisted" && r.Op == string(policy.Connect) {
+		if host, port, err := net.SplitHostPort(r.Target); err == nil {
+			return fmt.Sprintf("{host: %q, port: %s, reason: …}", host, port)
+		}
+	}
 	if !strings.HasPrefix(r.Target, "/") || r.Source == audit.SourceHost {
 		return ""
 	}
@@ -193,10 +199,14 @@ func (d *denial) text() string {
 	}
 	fmt.Fprintf(&b, "\n    because of rule %s: %s\n", d.Rule, d.Reason)
 	if len(d.Nearest) > 0 {
-		fmt.Fprintf(&b, "    it is allowed beneath %s\n", strings.Join(d.Nearest, ", "))
+		fmt.Fprintf(&b, "    %s %s\n", nearest(d.Op), strings.Join(d.Nearest, ", "))
 	}
 	if d.Change != "" {
-		fmt.Fprintf(&b, "    the rule that allows it: %s (a rule that denies the same path wins)\n", d.Change)
+		beside := "under net.allow"
+		if strings.HasPrefix(d.Target, "/") {
+			beside = "(a rule that denies the same path wins)"
+		}
+		fmt.Fprintf(&b, "    the rule that allows it: %s %s\n", d.Change, beside)
 	}
 	return b.String()
 }

@@ -178,3 +178,18 @@ func (s *Server) tunnel(c *conn, up net.Conn) {
 	pass(c, up)
 	<-done
 }
+
+// Forward passes connections on to whom dial connects to, until the listener or the
+// server is closed: the other way round, and undecided.
+func (s *Server) Forward(l net.Listener, dial func(context.Context) (net.Conn, error)) {
+	s.accept(l, func(c *conn) {
+		ctx, cancel := context.WithTimeout(s.ctx, setupTime)
+		up, err := dial(ctx)
+		cancel()
+		if err != nil {
+			c.reset()
+			return
+		}
+		s.tunnel(c, &upstream{up})
+	})
+}
