@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"cellblock/kernel"
+	"cellblock/policy"
 )
 
 // The tests' servers are on addresses of the host's loopback. A policy opens them one
@@ -280,5 +281,29 @@ net:
 	if c, err := net.Dial("tcp", told["web 8000"]); err == nil {
 		c.Close()
 		t.Error("the port is open after the end")
+	}
+}
+
+// TestLookupsInReport: what Python looks up is told with its name, where the network is
+// the host's.
+func TestLookupsInReport(t *testing.T) {
+	require(t, needUserns)
+	for name, c := range map[string]struct {
+		opts []option
+		want string
+	}{
+		"no network":    {nil, "lookup unlisted.example net.none hook 2"},
+		"an allow list": {[]option{reaching(t, "host: pypi.org, port: 443")}, "lookup unlisted.example net.unlisted hook 2"},
+		"open":          {[]option{func(o *kernel.Options) { o.Net = policy.NetHost }}, ""},
+		"off":           {[]option{mode("off")}, ""},
+	} {
+		s := open(t, append([]option{mode("report")}, c.opts...)...)
+		// The event alone: nothing is asked of anybody.
+		r := s.ok(`
+import sys
+for host in ("unlisted.example", "localhost", "cellblock", "127.0.0.1", "::1", "unlisted.example"): sys.audit("socket.getaddrinfo", host, 80, 0, 0, 0)`)
+		if got := denials(r); got != c.want {
+			t.Errorf("%s: violations %s, want %s", name, got, c.want)
+		}
 	}
 }

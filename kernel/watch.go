@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"context"
 	"net/netip"
 	"sync"
 
@@ -139,7 +140,13 @@ func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 	}
 	var out []Violation
 	from := lines(hook)
+	denied := s.lookedUp(w, hook)
+	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
+	defer cancel()
 	for _, sight := range w.watch.take() {
+		if w.lookups.listed(ctx, s.policy, sight) {
+			continue
+		}
 		v := s.violation(sight.op, sight.target, string(sight.source), sight.decision)
 		v.Count, v.Program, v.PID = sight.count, sight.program, sight.pid
 		v.creates, v.replaces, v.proto = sight.creates, sight.replaces, sight.proto
@@ -151,10 +158,14 @@ func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 		}
 		out = append(out, v)
 	}
+	out = append(out, denied...)
 	if w.hears {
 		return out
 	}
 	for _, o := range hook {
+		if o.Op == string(policy.Lookup) {
+			continue
+		}
 		kind := policy.ParseKind(o.Op)
 		d := s.policy.Decide(policy.Op{Kind: kind, Path: o.Path})
 		if d.Allowed() {

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"cellblock/kernel/proxy"
 	"cellblock/kernel/wire"
 	"cellblock/policy"
 	"cellblock/pyruntime"
@@ -27,6 +28,7 @@ type worker struct {
 	room       room // for full-output files
 	watch      *watch
 	outlet     *outlet
+	lookups    lookups
 	generation int
 	python     string // the interpreter
 	info       wire.Info
@@ -72,6 +74,7 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 			return nil, err
 		}
 	}
+	w.lookups.find = proxy.Lookup
 	w.outlet = s.newOutlet(w.watch)
 	if w.outlet != nil {
 		w.watch.names = w.outlet.names

@@ -24,8 +24,8 @@ type Config struct {
 	// Refused hears of each request that was refused, before its answer is sent; nil
 	// for nobody.
 	Refused func(policy.NetOp, policy.Decision, Way)
-	// Lookup resolves a name that ends in a dot, or one without any; nil for the host's
-	// own resolver, which looks the latter up in its search domains.
+	// Lookup resolves a name that ends in a dot, or one without any, for which the host's
+	// search domains count; nil for [Lookup].
 	Lookup func(ctx context.Context, name string) ([]netip.Addr, error)
 	// Dial connects by TCP; nil for the host's network.
 	Dial func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
@@ -56,6 +56,12 @@ const (
 	idleTime = 15 * time.Minute
 )
 
+// Lookup is the host's own resolver: its hosts file and its DNS, without what
+// nsswitch.conf(5) names beside them.
+func Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+	return (&net.Resolver{PreferGo: true}).LookupNetIP(ctx, "ip", name)
+}
+
 // Server serves one session. Its methods may be called from any goroutine.
 type Server struct {
 	config Config
@@ -82,10 +88,7 @@ func New(config Config) *Server {
 		s.config.Refused = func(policy.NetOp, policy.Decision, Way) {}
 	}
 	if s.config.Lookup == nil {
-		resolver := &net.Resolver{PreferGo: true} // and so without what nsswitch.conf(5) names
-		s.config.Lookup = func(ctx context.Context, name string) ([]netip.Addr, error) {
-			return resolver.LookupNetIP(ctx, "ip", name)
-		}
+		s.config.Lookup = Lookup
 	}
 	if s.config.Dial == nil {
 		var dialer net.Dialer

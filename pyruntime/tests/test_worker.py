@@ -136,6 +136,11 @@ class Worker(unittest.TestCase):
         self.assertEqual(reply["observed"], [{"op": "open", "path": "/no-such-dir/x", "count": 3, "cell": 1, "line": 2}])
         self.assertNotIn("observed", self.host.cell("import os; os.makedirs('deep/er'); os.rename('inside', 'deep/x'); os.remove('deep/x')"))
 
+    def test_names_that_are_looked_up_are_observed(self):
+        # The events alone: nothing is looked up.
+        reply = self.host.cell("import sys\nfor host in ('a.example', b'a.example', None, '', 'x' * 300): sys.audit('socket.getaddrinfo', host, 80, 0, 0, 0)\nsys.audit('socket.gethostbyname', 'b.example')")
+        self.assertEqual([(o["op"], o["path"], o["count"], o["line"]) for o in reply["observed"]], [("lookup", "a.example", 2, 2), ("lookup", "b.example", 1, 3)])
+
     def test_a_sibling_whose_name_begins_alike_is_outside(self):
         reply = self.host.cell("try: open(%r, 'w')\nexcept OSError: pass" % (self.host.directory + "-evil/x"))
         self.assertEqual(reply["observed"][0]["path"], self.host.directory + "-evil/x")

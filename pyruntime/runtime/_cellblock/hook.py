@@ -1,4 +1,4 @@
-"""The audit hook (PEP 578): what Python itself is about to write.
+"""The audit hook (PEP 578): what Python itself is about to write, and to look up.
 
 It explains; the jail decides. It misses children, native code and dir_fd of
 open. From its installation until the host's confine arrives it refuses every
@@ -34,6 +34,8 @@ EVENTS = {
 }
 OPEN = (("open", 0, None, FOLLOW, THERE),)
 CREATE = (("open", 0, None, FOLLOW, EITHER),)
+LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
+MAX_NAME = 255  # characters; DNS has no longer one
 THREADS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
 
 
@@ -51,7 +53,7 @@ class Hook:
 
     def install(self):
         """From here on; a hook cannot be taken away again."""
-        events, writing, see, network = EVENTS, WRITING, self._see, self._connect
+        events, writing, see, network, look = EVENTS, WRITING, self._see, self._connect, self._look
         creating, adopt = os.O_CREAT, self._origins.adopt
 
         def hook(event, args):
@@ -63,6 +65,8 @@ class Hook:
                 see(events[event], args)
             elif event == "socket.connect" or event == "socket.sendto":
                 network(args)
+            elif event in LOOKUPS:
+                look(args[0])
             elif event in THREADS:
                 adopt(args[0])
 
@@ -85,6 +89,12 @@ class Hook:
             host = args[1][0]
             if isinstance(host, str) and not (host.startswith("127.") or host in ("localhost", "::1", "")):
                 raise PermissionError(1, self._network)
+
+    def _look(self, host):
+        if isinstance(host, (bytes, bytearray)):
+            host = bytes(host).decode("ascii", "replace")
+        if self.watching and isinstance(host, str) and 0 < len(host) <= MAX_NAME:
+            self._record("lookup", host)
 
     def _see(self, wanted, args):
         if not self.watching:
