@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 
 	"cellblock/kernel"
 	"cellblock/policy"
+	"cellblock/policy/audit"
 )
 
 // explanation is what policy explain prints with --json.
@@ -36,6 +38,10 @@ A path is followed through symbolic links as on this host. For connect, HOST is
 asked for at the way out of the session; HOST@ADDRESS:PORT is a name that leads to
 an address.
 
+With --last the operation is the latest that a session's record tells as not allowed;
+--session is then the session's name, its directory, or the file of its record, and
+the newest record without it.
+
 The exit code is 0 when the operation is allowed and 1 when it is denied.`
 
 func newPolicyExplain(c *console) *cobra.Command {
@@ -44,16 +50,24 @@ func newPolicyExplain(c *console) *cobra.Command {
 		asJSON        bool
 		role, purpose string
 		calls         int64
+		last          bool
 	)
 	cmd := &cobra.Command{
-		Use:   "explain FILE OP ARG [ARGUMENTS]",
+		Use:   "explain FILE OP ARG [ARGUMENTS] | FILE --last",
 		Short: "Say which rule decides an operation, and why, in each mode",
 		Long:  explainLong,
 		Example: `  cellblock policy explain default write /etc/hosts
   cellblock policy explain mine.yaml connect pypi.org:443
-  cellblock policy explain mine.yaml tool files.read '{"path": "/srv/x"}'`,
-		Args: cobra.RangeArgs(3, 4),
+  cellblock policy explain mine.yaml tool files.read '{"path": "/srv/x"}'
+  cellblock policy explain mine.yaml --last`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if last {
+				return cobra.ExactArgs(1)(cmd, args)
+			}
+			return cobra.RangeArgs(3, 4)(cmd, args)
+		},
 	}
+	cmd.Flags().BoolVar(&last, "last", false, "explain the latest denial of a session")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().StringVar(&role, "role", policy.Roles[0], "of a host call: who makes it, "+strings.Join(policy.Roles, " or "))
 	cmd.Flags().StringVar(&purpose, "purpose", policy.Purposes[0], "of a host call: what for, "+strings.Join(policy.Purposes, ", "))
@@ -61,6 +75,12 @@ func newPolicyExplain(c *console) *cobra.Command {
 	flags.addSession(cmd.Flags())
 	flags.complete(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if last {
+			var err error
+			if args, err = c.lastDenial(cmd, &flags, args[0]); err != nil {
+				return err
+			}
+		}
 		options, err := flags.options(cmd)
 		if err != nil {
 			return err
@@ -97,6 +117,46 @@ func newPolicyExplain(c *console) *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// lastDenial is what a session was denied last, as the words of a command line about
+// this policy; the flags are then those of that session.
+func (c *console) lastDenial(cmd *cobra.Command, flags *sessionFlags, file string) ([]string, error) {
+	name := ""
+	if cmd.Flags().Changed("session") {
+		name = flags.SessionDir
+	}
+	path, err := logOf(name)
+	if err != nil {
+		return nil, err
+	}
+	found, _, err := denials(path)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("%s tells of nothing that was not allowed", path)
+	}
+	record, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer record.Close()
+	recording, err := audit.Operations(record)
+	if err != nil {
+		return nil, fmt.Errorf("audit %s: %w", path, err)
+	}
+	if runs := recording.Runs; len(runs) > 0 {
+		flags.SessionDir = runs[len(runs)-1].Directory
+	}
+	d := found[len(found)-1]
+	op := d.Op
+	if d.Source == string(audit.SourceHost) && op != string(policy.Connect) && op != string(policy.Bind) {
+		op = "tool"
+	} else if strings.HasPrefix(d.Target, "/") {
+		op = string(policy.ParseKind(op))
+	}
+	return []string{file, op, d.Target}, nil
 }
 
 // question turns the words of a command line into what a policy is asked.
@@ -150,9 +210,10 @@ func question(words []string, role, purpose string, calls int64) (ask func(polic
 }
 
 func (c *console) printExplanation(doc policy.Document, said explanation) {
+	kind := policy.OpKind(said.Operation)
 	fmt.Fprintf(c.out, "%s %s\n", said.Operation, said.Argument)
 	for _, mode := range policy.Available() {
-		fmt.Fprintf(c.out, "  %-8s %s\n", mode, outcome(mode, said.Modes[string(mode)], policy.OpKind(said.Operation).Changes()))
+		fmt.Fprintf(c.out, "  %-8s %s\n", mode, outcome(mode, said.Modes[string(mode)], kind.Known() && kind.Changes()))
 	}
 	d := said.Modes[string(policy.Enforce)]
 	where := ""
