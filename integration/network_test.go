@@ -203,8 +203,8 @@ func hostsName() string {
 func TestProgramsWithoutAProxy(t *testing.T) {
 	require(t, needUserns, needNotify, needHostsName)
 	name, port := hostsName(), echoServer(t, "127.0.0.1:0")
-	s := open(t, reaching(t, "host: "+name+", port: "+port, "host: 127.0.0.1, port: "+port))
-	s.ok(netTools)
+	s := open(t, reaching(t, "host: "+name+", port: "+port, "host: 127.0.0.1, port: "+port, "host: '*.listed.example', port: 443"))
+	s.ok(netTools + "LISTED = 'a.listed.example'")
 	r := s.shows(fmt.Sprintf("at = dns(%q); at, dns(%q, 28), dns('UNLISTED.example')", name, name), "('198.18.0.1', 'rcode 0', 'rcode 3')")
 	if got := denials(r); got != "lookup unlisted.example net.unlisted host 1" {
 		t.Errorf("violations %s", got)
@@ -225,6 +225,7 @@ func TestProgramsWithoutAProxy(t *testing.T) {
 	if got := denials(r); got != "connect 192.0.2.1:80 net.unlisted os 1" {
 		t.Errorf("violations %s", got)
 	}
+	s.shows("socket.gethostbyname(LISTED)", "'198.18.0.2'")
 	// A name that leads to what no rule opens, by both ways.
 	s = open(t, reaching(t, "host: "+name+", port: "+port))
 	s.ok(netTools)

@@ -31,6 +31,8 @@ OP and ARG are an operation on files and a path:
   chmod, chown, utime, xattr, rename-from, rename-to
 or a connection and HOST:PORT, or a port:
   connect, bind
+or a look-up and the name that is looked up:
+  lookup
 or a host call and its name, with its arguments as JSON after it:
   tool
 
@@ -179,6 +181,10 @@ func question(words []string, role, purpose string, calls int64) (ask func(polic
 		}
 		return func(p policy.Policy) policy.Decision {
 			return p.DecideNet(policy.NetOp{Kind: policy.Bind, Port: port})
+		}, argument, nil
+	case "lookup":
+		return func(p policy.Policy) policy.Decision {
+			return p.DecideNet(policy.NetOp{Kind: policy.Lookup, Host: argument})
 		}, argument, nil
 	case "connect":
 		op := policy.NetOp{Kind: policy.Connect, Outward: true}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"net"
@@ -70,6 +71,32 @@ func TestTunnel(t *testing.T) {
 	answer := raw(t, listen(t, w.server.Serve), "CONNECT web.example:443 HTTP/1.1\r\nHost: web.example:443\r\n\r\nearly")
 	if statuses(answer) != "200" || !strings.HasSuffix(answer, "\r\n\r\necho:early") {
 		t.Errorf("answer %q", answer)
+	}
+}
+
+// TestUpgrade: what becomes another protocol goes both ways.
+func TestUpgrade(t *testing.T) {
+	w := newWorld(t)
+	w.at(t, "203.0.114.1:80", func(out http.ResponseWriter, r *http.Request) {
+		c, buffered, err := out.(http.Hijacker).Hijack()
+		if err != nil {
+			return
+		}
+		defer c.Close()
+		fmt.Fprintf(c, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+		line, _ := buffered.ReadString('\n')
+		io.WriteString(c, "echo:"+line)
+	})
+	c := dial(t, listen(t, w.server.Serve))
+	io.WriteString(c, "GET http://web.example/ws HTTP/1.1\r\nHost: web.example\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	in := bufio.NewReader(c)
+	r, err := http.ReadResponse(in, nil)
+	if err != nil || r.StatusCode != 101 || r.Header.Get("Upgrade") != "websocket" {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	io.WriteString(c, "hello\n")
+	if line, _ := in.ReadString('\n'); line != "echo:hello\n" {
+		t.Errorf("%q", line)
 	}
 }
 

@@ -208,6 +208,12 @@ type conn struct {
 
 func (c *conn) Read(p []byte) (int, error) { return c.read.Read(p) }
 
+// Write gives up on a session that reads nothing more.
+func (c *conn) Write(p []byte) (int, error) {
+	_ = c.SetWriteDeadline(time.Now().Add(idleTime))
+	return c.Conn.Write(p)
+}
+
 // CloseWrite tells the session that nothing more comes.
 func (c *conn) CloseWrite() error { return closeWrite(c.Conn) }
 
