@@ -19,6 +19,7 @@ type attack struct {
 	refused []string // what the attempt may end in, inside
 	where   control
 	needs   []string // of the control
+	race    bool     // it changes names between the observer's look and Linux's
 }
 
 // control says where the attempt is shown to work.

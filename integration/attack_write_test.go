@@ -1,11 +1,19 @@
 package integration
 
 import (
+	"encoding/json"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"cellblock/kernel"
 )
 
 // outside makes a directory that the tests' user may change and no session may,
@@ -32,8 +40,12 @@ func outside(t testing.TB) (string, func() string) {
 			if err != nil {
 				return err
 			}
-			data, _ := os.ReadFile(path)
-			state.WriteString(strings.TrimPrefix(path, dir) + " " + info.Mode().String() + " " + info.ModTime().String() + " " + string(data) + "\n")
+			var data []byte
+			if info.Mode().IsRegular() { // a FIFO would wait for a writer
+				data, _ = os.ReadFile(path)
+			}
+			s := info.Sys().(*syscall.Stat_t)
+			fmt.Fprintf(&state, "%q %v %d:%d %d names %v %s %q\n", strings.TrimPrefix(path, dir), info.Mode(), s.Uid, s.Gid, s.Nlink, info.ModTime(), attributesOf(path), data)
 			return nil
 		})
 		return state.String()
@@ -131,30 +143,69 @@ try:
 except sqlite3.Error: verdict = "EROFS"`},
 }
 
-// TestAttacksOnFiles: no change outside of the session directory under enforce,
-// on whatever way; under report the same attempts work and are the control.
+// attributesOf are the names of a file's extended attributes.
+func attributesOf(path string) string {
+	list := make([]byte, 4096)
+	n, err := unix.Llistxattr(path, list)
+	if err != nil {
+		return ""
+	}
+	return strings.ReplaceAll(string(list[:n]), "\x00", " ")
+}
+
+// TestAttacksOnFiles: no change outside of the session directory under enforce, on
+// whatever way; none on the host in mode shadow, whatever the session then sees;
+// under report the same attempts work and are told. The control is outside.
 func TestAttacksOnFiles(t *testing.T) {
-	rows := make([]attack, len(writeAttacks))
-	copy(rows, writeAttacks)
+	rows := slices.Concat(writeAttacks, linkAttacks, resolveAttacks, metadataAttacks, nameAttacks, transferAttacks)
 	for i := range rows {
 		if rows[i].refused == nil {
 			rows[i].refused = []string{"EROFS", "EACCES", "EPERM"}
 		}
 	}
+	t.Run("enforce", func(t *testing.T) { enforced(t, rows) })
+	t.Run("shadow", func(t *testing.T) {
+		require(t, needOverlay)
+		unchanged(t, rows)
+	})
+	t.Run("report", func(t *testing.T) { reported(t, rows) })
+	t.Run("control", func(t *testing.T) {
+		for _, a := range rows {
+			t.Run(a.name, func(t *testing.T) {
+				if a.where == asRoot {
+					require(t, needRoot)
+				}
+				free, _ := outside(t)
+				session := newDirIn(t, "/var/tmp")
+				got := hostPython(t, session, attackOn(free, 20000)+"\n"+a.code+"\nprint(verdict)")
+				if slices.Contains([]string{"ENOTTY", "ENOTSUP", "EOPNOTSUPP", "ENOSYS"}, got) {
+					t.Skipf("this Linux, or file system, does not have it: %s", got)
+				}
+				if got != "done" {
+					t.Errorf("outside the jail it ends in %s", got)
+				}
+			})
+		}
+	})
+}
+
+// attackOn are the tools, with the directory that is attacked. A race runs for so
+// many tries.
+func attackOn(dir string, tries int) string {
+	return fmt.Sprintf("%s\nOUT, TRIES = %q, %d", attackTools, dir, tries)
+}
+
+// enforced expects each attempt to be refused, and nothing outside to change.
+func enforced(t *testing.T, rows []attack) {
 	dir, state := outside(t)
 	before := state()
-	s := open(t)
-	s.ok(attackTools + "\nOUT = " + quote(dir))
+	s := open(t, at(newDirIn(t, "/var/tmp")))
+	s.ok(attackOn(dir, 10000))
 	for _, a := range rows {
-		t.Run("enforce/"+a.name, func(t *testing.T) {
+		t.Run(a.name, func(t *testing.T) {
 			s.t = t
 			r := s.run(a.code + "\nverdict")
-			got := strings.Trim(r.value(), "'")
-			found := false
-			for _, want := range a.refused {
-				found = found || got == want
-			}
-			if !found {
+			if got := strings.Trim(r.value(), "'"); !slices.Contains(a.refused, got) {
 				t.Errorf("inside the jail: %q, want one of %v: %s", got, a.refused, r)
 			}
 			if now := state(); now != before {
@@ -163,17 +214,63 @@ func TestAttacksOnFiles(t *testing.T) {
 			}
 		})
 	}
+	s.t = t
+	s.alive()
+}
+
+// unchanged expects the host to stay as it is, whatever the session is told, until
+// after its end.
+func unchanged(t *testing.T, rows []attack) {
+	s := open(t, shadowIn(newDirIn(t, "/var/tmp")), at(newDirIn(t, "/var/tmp")))
 	for _, a := range rows {
-		t.Run("control/"+a.name, func(t *testing.T) {
-			free, _ := outside(t)
-			session := newDirIn(t, "/var/tmp")
-			got := hostPython(t, session, attackTools+"\nOUT = "+quote(free)+"\n"+a.code+"\nprint(verdict)")
-			if got == "ENOTTY" || got == "ENOTSUP" || got == "EOPNOTSUPP" {
-				t.Skipf("this file system does not have it: %s", got)
+		dir, state := outside(t)
+		before := state()
+		same := func(t *testing.T, when string) {
+			if now := state(); now != before {
+				t.Errorf("%s: the host changed %s from\n%sto\n%s", a.name, when, before, now)
 			}
-			if got != "done" {
-				t.Errorf("outside the jail it ends in %s", got)
+		}
+		t.Run(a.name, func(t *testing.T) {
+			s.t = t
+			s.ok(attackOn(dir, 200))
+			s.run(a.code)
+			same(t, "at once")
+		})
+		defer same(t, "at the end of the session")
+	}
+	s.t = t
+	s.alive()
+	if err := s.kernel.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// reported expects each attempt to do what it does outside, and to be told as one
+// that would be denied, when it changes anything.
+func reported(t *testing.T, rows []attack) {
+	s := open(t, mode("report"), at(newDirIn(t, "/var/tmp")))
+	for _, a := range rows {
+		t.Run(a.name, func(t *testing.T) {
+			s.t = t
+			dir, state := outside(t)
+			before := state()
+			s.ok(attackOn(dir, 200))
+			r := s.run(a.code + "\nverdict")
+			if r.IsError {
+				t.Fatalf("%s", r)
+			}
+			var told []kernel.Violation
+			if err := json.Unmarshal(r.Details.Policy.Violations, &told); err != nil {
+				t.Fatal(err)
+			}
+			found := slices.ContainsFunc(told, func(v kernel.Violation) bool {
+				return strings.HasPrefix(v.Path, dir) && v.Decision == "would be denied"
+			})
+			if state() != before && !found && !a.race {
+				t.Errorf("it ended in %s, changed what lies outside, and nothing tells: %s", r.value(), r)
 			}
 		})
 	}
+	s.t = t
+	s.alive()
 }

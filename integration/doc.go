@@ -9,6 +9,8 @@
 //   - contract_*_test.go: the promises of the python tool, one test each.
 //   - attack*_test.go: attempts to get out, each with a control that shows the
 //     attempt works where there is no jail.
+//   - load_test.go: floods of refused operations, and launchers killed under them.
+//     CELLBLOCK_LOAD is the share of the full number in percent; 5 without it.
 //   - posture_test.go: a live worker read from outside and compared whole.
 //   - start_test.go, degrade_test.go: hosts and settings on which a start has to fail, or to say
 //     what it does without.
