@@ -20,10 +20,10 @@ deps: ## install what is missing (apt, as root or through sudo), or say what tha
 	else echo "missing packages: $${missing[*]}" >&2; echo "as root: apt-get install $${missing[*]}" >&2; exit 1; fi; \
 	$$run apt-get update -qq && DEBIAN_FRONTEND=noninteractive $$run apt-get install -y -qq "$${missing[@]}"
 
-build: deps ## bin/cellblock, and the stage inside it
+build: deps ## bin/cellblock with the stage inside it, and bin/cellblock-rego
 	@set -e; arch=$$(go env GOARCH); \
 	CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags='-s -w' -o jail/stagebin/stage-$$arch ./cmd/cellblock-stage; \
-	go build -trimpath -o bin/ ./cmd/cellblock
+	go build -trimpath -o bin/ ./cmd/cellblock ./cmd/cellblock-rego
 
 run: build ## build, and run a real session in a jail
 	@set -e; dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; PATH=/usr/bin:$$PATH; \

@@ -25,7 +25,13 @@ var importRules = []importRule{
 		reason: "the command knows people; what it does goes through the kernel, or prints a plan"},
 	{pkg: "cellblock/cmd/cellblock-stage", may: []string{"cellblock/jail/stage", "cellblock/jail/plan"},
 		reason: "the stage pays for each import at every start of a session"},
-	{pkg: "cellblock/kernel", may: []string{"cellblock/policy/...", "cellblock/jail", "cellblock/jail/plan", "cellblock/jail/seccomp", "cellblock/jail/observe", "cellblock/pyruntime", "cellblock/profiles", "cellblock/kernel/wire", "cellblock/kernel/shadow", "cellblock/kernel/proxy"},
+	{pkg: "cellblock/cmd/cellblock-rego", may: []string{"cellblock/policy/rego"},
+		reason: "it answers questions about policies and knows nothing of sessions"},
+	{pkg: "cellblock/kernel/delegate", may: []string{"cellblock/policy"}, stdlib: true,
+		reason: "it speaks to the engine's process, so that the launcher does not pay for the engine"},
+	{pkg: "cellblock/policy/rego", may: []string{"cellblock/policy"},
+		reason: "the engine decides on host calls, and knows nothing else"},
+	{pkg: "cellblock/kernel", may: []string{"cellblock/policy", "cellblock/policy/audit", "cellblock/kernel/delegate", "cellblock/jail", "cellblock/jail/plan", "cellblock/jail/seccomp", "cellblock/jail/observe", "cellblock/pyruntime", "cellblock/profiles", "cellblock/kernel/wire", "cellblock/kernel/shadow", "cellblock/kernel/proxy"},
 		reason: "the kernel sits on policy and jail, and below every front"},
 	{pkg: "cellblock/kernel/front/...", may: []string{"cellblock/kernel", "cellblock/policy/..."},
 		reason: "a front speaks to sessions; it never reaches past the kernel into the jail"},
@@ -157,3 +163,21 @@ var needGo = register("go", func() string {
 	}
 	return ""
 })
+
+// TestOneProgramPaysForRego: the engine's start costs a process tens of milliseconds,
+// so that only the program that answers Rego links it.
+func TestOneProgramPaysForRego(t *testing.T) {
+	require(t, needGo)
+	for _, c := range []struct {
+		pkg  string
+		pays bool
+	}{{"cellblock/cmd/cellblock", false}, {"cellblock/cmd/cellblock-stage", false}, {"cellblock/kernel", false}, {"cellblock/policy", false}, {"cellblock/cmd/cellblock-rego", true}} {
+		out, err := exec.Command("go", "list", "-deps", c.pkg).Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		if pays := strings.Contains(string(out), "github.com/open-policy-agent/opa/"); pays != c.pays {
+			t.Errorf("%s links the engine: %v", c.pkg, pays)
+		}
+	}
+}

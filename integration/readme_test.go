@@ -81,6 +81,10 @@ func newShell(t testing.TB) *shell {
 	for _, name := range []string{"team.yaml", "team_test.yaml"} {
 		write(t, filepath.Join(sh.cwd, "cases", name), readFile(t, filepath.Join("testdata", "trial", name)))
 	}
+	regoProgram(t)
+	for _, name := range []string{"tools.yaml", "tools.rego", "tools_test.rego", "tools_test.yaml"} {
+		write(t, filepath.Join(sh.cwd, "tools", name), readFile(t, filepath.Join("testdata", "rego", name)))
+	}
 	sh.placeholders = strings.NewReplacer("DIR", newDirIn(t, "/var/tmp"), "REPORTS", newDirIn(t, "/var/tmp"), "LOG", filepath.Join(sh.home, "log"), "/usr/local/share/man/man1", filepath.Join(sh.home, "man"))
 	return sh
 }

@@ -2,8 +2,10 @@ package kernel
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 
+	"cellblock/kernel/delegate"
 	"cellblock/kernel/wire"
 	"cellblock/policy"
 	"cellblock/policy/audit"
@@ -59,10 +61,47 @@ func (s *Session) hostCall(m *wire.Message) {
 	}()
 }
 
+// delegated starts what answers the query to which the policy delegates host calls.
+func (s *Session) delegated() error {
+	r := s.policy.Tools.Rego
+	if r == nil {
+		return nil
+	}
+	var err error
+	switch {
+	case len(r.Sources) == 0:
+		err = errors.New("its modules have not been read")
+	case s.opts.Rego == "":
+		err = errors.New("no program is named that evaluates it: cellblock-rego is installed beside cellblock")
+	default:
+		s.rego, err = delegate.Start(s.opts.Rego, *r)
+	}
+	if err != nil {
+		s.rego = nil
+		return fmt.Errorf("policy %s: tools.rego: %w", s.policy.Name, err)
+	}
+	return nil
+}
+
+// decideTool is the decision on a host call. One that obliges to what nobody here
+// carries out is none to act on.
+func (s *Session) decideTool(op policy.ToolOp) policy.Decision {
+	var rego policy.Evaluator
+	if s.rego != nil {
+		rego = s.rego
+	}
+	d := s.policy.DecideTool(op, rego)
+	if d.Allowed() && len(d.Obligations) > 0 {
+		d = policy.Decision{Effect: policy.Deny, Rule: d.Rule, Enforced: true, Line: d.Line,
+			Reason: fmt.Sprintf("it is allowed with the obligation %s, which this launcher cannot carry out", d.Obligations[0])}
+	}
+	return d
+}
+
 // refuse says why a host call is not carried out: the policy denies it, or there
 // is no tool of this name.
 func (s *Session) refuse(m *wire.Message) (why *wire.HostError, rule, reason string) {
-	d := s.policy.DecideTool(policy.ToolOp{Session: s.name, Tool: m.Name, Role: "sandbox", Purpose: "interactive", Arguments: m.Arguments}, nil)
+	d := s.decideTool(policy.ToolOp{Session: s.name, Tool: m.Name, Role: "sandbox", Purpose: "interactive", Arguments: m.Arguments})
 	if !d.Allowed() {
 		return &wire.HostError{Type: "HostError", Code: "denied",
 			Message: fmt.Sprintf("host call %q is not permitted: %s (%s)", m.Name, d.Reason, d.Rule)}, d.Rule, d.Reason

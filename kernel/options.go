@@ -63,6 +63,7 @@ type Options struct {
 	TimeZone     string   // name of a zone; empty: the launcher's TZ, or UTC
 	HostUID      int      // as root: the unprivileged id a jail runs as; 0 is the default
 	HostGID      int      // as root: its group; 0 is HostUID
+	Rego         string   // the program cellblock-rego, for policies that delegate host calls
 	Home         string   // the operator's home, absolute; empty: that of the environment
 	State        []string // the launcher's own directories: a session may neither be nor see them
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cellblock/kernel/delegate"
 	"cellblock/kernel/proxy"
 	"cellblock/policy"
 	"cellblock/policy/audit"
@@ -29,7 +30,8 @@ type Session struct {
 	notes  []policy.Note
 	digest string // of the policy
 	record *recorder
-	layer  *layer // of mode shadow; nil in the others
+	rego   *delegate.Delegate // of a policy that delegates host calls; nil for none
+	layer  *layer             // of mode shadow; nil in the others
 	start  func(context.Context, launch) (process, error)
 	swept  *sweeping
 
@@ -71,7 +73,11 @@ func Open(opts Options) (*Session, error) {
 			return nil, err
 		}
 	}
+	if err := s.delegated(); err != nil {
+		return nil, err
+	}
 	if err := s.openRecord(); err != nil {
+		s.rego.Close()
 		return nil, err
 	}
 	if err := s.openInbound(); err != nil {
@@ -368,6 +374,7 @@ func (s *Session) Close() error {
 	if kept != "" {
 		end.Facts["layer"] = kept
 	}
+	s.rego.Close()
 	return errors.Join(err, s.swept.wait(), s.record.close(append(append(s.record.counted(), last...), end)...))
 }
 

@@ -154,6 +154,9 @@ func (c *compiler) rest() {
 		}
 	}
 	c.policy.Tools = t
+	if t.Rego != nil {
+		c.policy.Rego = t.Rego.Digests
+	}
 	for _, entries := range []map[string]LimitEntry{c.doc.Process, c.doc.Limits} {
 		for name, e := range entries {
 			if to := c.policy.Limits.Field(name); to != nil {

@@ -99,6 +99,9 @@ func (d *decoder) rego(n *node) *Rego {
 	if d.err == nil && (r.Module == "") == (len(r.Files) == 0) {
 		d.fail(n.line, "tools.rego has neither or both of module and files", "keep one of them")
 	}
+	if r.Module != "" {
+		return r.WithSources([]RegoSource{{Name: "module", Text: r.Module}})
+	}
 	return r
 }
 

@@ -178,6 +178,7 @@ func (d *differ) tools() {
 	x, _ := json.Marshal(d.old.Tools.Rego)
 	y, _ := json.Marshal(d.new.Tools.Rego)
 	d.add("tools.rego", string(x), string(y))
+	d.add("modules of tools.rego", orText(strings.Join(d.old.Rego, " "), "none"), orText(strings.Join(d.new.Rego, " "), "none"))
 }
 
 func (d *differ) rest() {

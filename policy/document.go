@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 )
@@ -136,6 +138,31 @@ type Rego struct {
 	Query  string   `json:"query"`
 	Reason string   `json:"reason"`
 	Line   int      `json:"-"`
+
+	// Sources are the texts: the module's, or those of the files once somebody has
+	// read them (WithSources). Without them nothing can be asked.
+	Sources []RegoSource `json:"-"`
+	// Digests are their SHA-256 sums, in hexadecimal and in order.
+	Digests []string `json:"-"`
+}
+
+// RegoSource is the text of one module.
+type RegoSource struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// MaxRego bounds the text of all modules of a document, in bytes.
+const MaxRego = 1 << 20
+
+// WithSources is r with the texts of its modules.
+func (r Rego) WithSources(sources []RegoSource) *Rego {
+	r.Sources, r.Digests = sources, nil
+	for _, s := range sources {
+		sum := sha256.Sum256([]byte(s.Text))
+		r.Digests = append(r.Digests, hex.EncodeToString(sum[:]))
+	}
+	return &r
 }
 
 // LimitEntry is one limit, in the unit of its name.

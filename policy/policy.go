@@ -96,6 +96,7 @@ type Policy struct {
 
 	Network Network   `json:"net"`
 	Tools   ToolsPart `json:"tools"`
+	Rego    []string  `json:"rego,omitempty"` // SHA-256 sums of the modules that host calls are delegated to
 	Limits  Limits    `json:"limits"`
 	Env     Env       `json:"env"`
 }

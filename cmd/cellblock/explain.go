@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"cellblock/kernel"
+	"cellblock/kernel/delegate"
 	"cellblock/policy"
 	"cellblock/policy/audit"
 )
@@ -92,7 +93,16 @@ func newPolicyExplain(c *console) *cobra.Command {
 			return err
 		}
 		options.Policy = &doc
-		ask, argument, err := question(args[1:], role, purpose, calls)
+		var rego policy.Evaluator
+		if args[1] == "tool" && doc.Tools.Rego != nil {
+			asked, err := delegate.Start(regoProgram(), *doc.Tools.Rego)
+			if err != nil {
+				return fmt.Errorf("policy %s: tools.rego: %w", doc.Name, err)
+			}
+			defer asked.Close()
+			rego = asked
+		}
+		ask, argument, err := question(args[1:], role, purpose, calls, rego)
 		if err != nil {
 			return usage(cmd, err)
 		}
@@ -162,7 +172,7 @@ func (c *console) lastDenial(cmd *cobra.Command, flags *sessionFlags, file strin
 }
 
 // question turns the words of a command line into what a policy is asked.
-func question(words []string, role, purpose string, calls int64) (ask func(policy.Policy) policy.Decision, argument string, err error) {
+func question(words []string, role, purpose string, calls int64, rego policy.Evaluator) (ask func(policy.Policy) policy.Decision, argument string, err error) {
 	name, argument := words[0], words[1]
 	if name != "tool" && len(words) > 2 {
 		return nil, "", fmt.Errorf("argument %q: only a host call has arguments", words[2])
@@ -173,7 +183,7 @@ func question(words []string, role, purpose string, calls int64) (ask func(polic
 		if len(words) > 2 {
 			op.Arguments = json.RawMessage(words[2])
 		}
-		return func(p policy.Policy) policy.Decision { return p.DecideTool(op, nil) }, argument, nil
+		return func(p policy.Policy) policy.Decision { return p.DecideTool(op, rego) }, argument, nil
 	case "bind":
 		port, err := strconv.Atoi(argument)
 		if err != nil || port < 1 || port > 65535 {

@@ -125,6 +125,7 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 			return o, usage(cmd, err)
 		}
 	}
+	o.Rego = regoProgram()
 	if state := stateDir(); state != "" {
 		o.State = []string{state}
 		o.Runtime = filepath.Join(state, "runtime")

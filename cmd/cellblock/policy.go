@@ -11,6 +11,7 @@ import (
 
 	"cellblock/jail"
 	"cellblock/kernel"
+	"cellblock/kernel/delegate"
 	"cellblock/policy"
 	"cellblock/profiles"
 )
@@ -41,7 +42,11 @@ func loadPolicy(name string) (policy.Document, error) {
 	if err != nil {
 		return policy.Document{}, fmt.Errorf("policy: %w", err)
 	}
-	return policy.Parse(name, text)
+	doc, err := policy.Parse(name, text)
+	if err != nil {
+		return doc, err
+	}
+	return doc, readRego(&doc)
 }
 
 func newPolicyList(c *console) *cobra.Command {
@@ -101,6 +106,14 @@ no session could be opened with the policy.`,
 		found, err := kernel.CheckPolicy(options, jail.Probe())
 		if err != nil {
 			return err
+		}
+		if r := doc.Tools.Rego; r != nil {
+			asked, err := delegate.Start(regoProgram(), *r)
+			if err != nil {
+				found = append(found, policy.Finding{Line: r.Line, Level: policy.LevelError, Text: "tools.rego: " + err.Error()})
+			} else {
+				asked.Close()
+			}
 		}
 		code := exitOK
 		for _, f := range found {

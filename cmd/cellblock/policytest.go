@@ -49,6 +49,9 @@ Operations: read, write, create, truncate, mkdir, remove, rmdir, symlink, chmod,
 chown, utime, xattr and exec with a path, rename and link with two, connect with an
 address and port, bind with a port, tool with a name and arguments as JSON.
 
+Of the directory's *.rego files, and those of the policies, the rules are run whose
+names begin with test_, as 'opa test' does.
+
 Every case has a session directory and a home of its own. What a mode does not refuse
 is done: on other files of the host in a form that leaves them as they are; removing
 and renaming these is not run. A cell is run as it is, with --mutate also under the
@@ -101,10 +104,22 @@ func newPolicyTest(c *console) *cobra.Command {
 		defer cancel()
 		how := trial.Options{Kernel: options, Jobs: jobs,
 			Select: func(file, name string) bool { return selected.MatchString(filepath.Base(file) + "/" + name) }}
+		asked := &evaluators{}
+		defer asked.close()
+		how.Rego = asked.of
 		start := time.Now()
 		report, err := trial.Run(ctx, suites, how)
 		if err != nil {
 			return err
+		}
+		fromRego, err := regoTests(args[0], suites)
+		if err != nil {
+			return err
+		}
+		for _, r := range fromRego {
+			if how.Select(r.File, r.Name) {
+				report.Results = append(report.Results, r)
+			}
 		}
 		told := testReport{Report: report, Seconds: time.Since(start).Seconds()}
 		if mutate {
@@ -162,10 +177,11 @@ func loadSuites(dir string) ([]trial.Suite, error) {
 	if err := errors.Join(wrong...); err != nil {
 		return nil, err
 	}
-	if len(suites) == 0 {
-		return nil, fmt.Errorf("policy test: %s has no file *_test.yaml; 'cellblock policy test --help' shows one", dir)
+	modules, err := filepath.Glob(filepath.Join(dir, "*_test.rego"))
+	if len(suites)+len(modules) == 0 {
+		return nil, fmt.Errorf("policy test: %s has no file *_test.yaml or *_test.rego; 'cellblock policy test --help' shows one", dir)
 	}
-	return suites, nil
+	return suites, err
 }
 
 func loadSuite(file string) (trial.Suite, error) {

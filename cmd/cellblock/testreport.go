@@ -28,6 +28,8 @@ func (c *console) printTests(t testReport, each bool) {
 			c.printOut(fmt.Sprintf("error %s: %s\n", where, r.Error))
 		case r.Failure != "":
 			c.printOut(fmt.Sprintf("FAIL  %s: %s\n", where, r.Failure))
+		case r.Skipped && each:
+			c.printOut(fmt.Sprintf("skip  %s\n", where))
 		case each:
 			c.printOut(fmt.Sprintf("ok    %s: %s\n", where, orElse(strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Got, r.Rule, r.Errno)), string(r.Got))))
 		}
@@ -74,6 +76,9 @@ func (c *console) printTAP(t testReport) {
 		}
 		// A # begins a directive, and a line feed ends the line.
 		name := strings.NewReplacer("#", `\#`, "\n", " ").Replace(fmt.Sprintf("%s: %s (%s)", r.File, r.Name, r.Mode))
+		if r.Skipped {
+			name += " # SKIP"
+		}
 		c.printOut(fmt.Sprintf("%s %d - %s\n", state, i+1, name))
 		if r.Passed() {
 			continue
@@ -122,6 +127,7 @@ type (
 		Time    string        `xml:"time,attr"`
 		Failure *junitMessage `xml:"failure"`
 		Error   *junitMessage `xml:"error"`
+		Skipped *struct{}     `xml:"skipped"`
 	}
 	junitMessage struct {
 		Message string `xml:"message,attr"`
@@ -147,6 +153,9 @@ func writeJUnit(file string, t testReport) error {
 		case r.Failure != "":
 			one.Failure = &junitMessage{r.Failure}
 			s.Failures++
+		}
+		if r.Skipped {
+			one.Skipped = &struct{}{}
 		}
 		s.Tests++
 		times[at] += r.DurationMs

@@ -35,13 +35,14 @@ type Result struct {
 	Line       int           `json:"line"`
 	Name       string        `json:"name"`
 	Mode       policy.Mode   `json:"mode"`
-	Want       policy.Effect `json:"want"`
+	Want       policy.Effect `json:"want,omitempty"`
 	Got        policy.Effect `json:"got,omitempty"`
 	Rule       string        `json:"rule,omitempty"`  // that decided
 	Errno      string        `json:"errno,omitempty"` // in which it was refused
 	Failure    string        `json:"failure,omitempty"`
 	Error      string        `json:"error,omitempty"` // why it could not be run
-	DurationMs float64       `json:"durationMs"`      // of a cell, or a share of what ran with it
+	Skipped    bool          `json:"skipped,omitempty"`
+	DurationMs float64       `json:"durationMs"` // of a cell, or a share of what ran with it
 }
 
 // Passed reports whether all is as it was expected.
