@@ -171,6 +171,8 @@ func (c *compiler) deny(r FSRule, id, p string) {
 	}
 	if guarded {
 		rule.Pins = between(root, rule.Path)
+	} else if !rule.Enforced {
+		rule.Pins = c.pinned(r, rule.Path, found)
 	}
 	c.policy.Deny = append(c.policy.Deny, rule)
 	if p != rule.Path && found.Exists {
@@ -223,6 +225,29 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 		rule.Stub = StubFile
 	}
 	return true
+}
+
+// pinned lists the directories that enforce would keep in their places for a rule that
+// this mode only reports, so that taking their names is told of here as well.
+func (c *compiler) pinned(r FSRule, p string, found Found) []string {
+	d := c.doc.FS.Defaults
+	kept := func(s *Default, otherwise Effect) bool {
+		if s == nil {
+			return otherwise == Deny
+		}
+		return s.Effect == Deny && s.Mode != Report
+	}
+	if r.Mode == Report || found.Err != "" || r.Access&(AccessWrite|AccessExec) == 0 || r.Access.Has(AccessRead) || kept(d.Write, Deny) {
+		return nil
+	}
+	root := "/"
+	if kept(d.Read, Allow) {
+		var shown bool
+		if root, shown = c.visible(p); !shown {
+			return nil
+		}
+	}
+	return between(root, p)
 }
 
 // visible returns the outermost place of a listed tree strictly above p.

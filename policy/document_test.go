@@ -233,6 +233,14 @@ func FuzzParse(f *testing.F) {
 		if a, b := shape(t, doc), shape(t, second); a != b {
 			t.Errorf("reading again changes\n%s\nto\n%s", a, b)
 		}
+		written := doc.YAML(nil)
+		third, err := Parse("f", written)
+		if err != nil {
+			t.Fatalf("what was taken is refused when written as YAML: %v\n%s", err, written)
+		}
+		if a, b := shape(t, doc), shape(t, third); a != b {
+			t.Errorf("writing as YAML changes\n%s\nto\n%s", a, b)
+		}
 		for _, mode := range []Mode{Report, Enforce} {
 			p, _, err := Compile(doc, Facts{Mode: mode, SessionDir: "/srv/s1", Home: "/home/ann"})
 			if err == nil {
