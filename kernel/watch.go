@@ -56,6 +56,9 @@ func (w *watch) told(e observe.Event) {
 		if decision.Allowed() || op.Absent && !w.policy.Hidden(op.Path) {
 			continue
 		}
+		if !e.Waits() {
+			return
+		}
 		w.mu.Lock()
 		s := w.add(sightKey{policy.OpKind(op.Kind), target}, decision, audit.SourceOS, &e)
 		s.creates, s.replaces = s.creates || op.Creates, s.replaces || op.Replaces

@@ -14,7 +14,14 @@ type Event struct {
 	// that cannot come about has none and is not told of, unless a name that it needs
 	// is not there: see Op.Absent.
 	Ops []Op
+
+	waits func() bool
 }
+
+// Waits says whether the thread still waits for an answer. One that has ended may have
+// left its number to another, so that what was read is not of this call: whoever keeps
+// an event asks first.
+func (e Event) Waits() bool { return e.waits() }
 
 // Program is the executable of the thread's process; empty when it has gone.
 func (e Event) Program() string {

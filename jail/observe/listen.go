@@ -182,8 +182,7 @@ func (l *Listener) answer(n *notification) error {
 	return nil
 }
 
-// look reads what a call will do; false for one that will do nothing, and for one
-// whose thread has gone meanwhile, so that what was read may be another's.
+// look reads what a call will do; false for one that will do nothing.
 func (l *Listener) look(n *notification) (Event, bool) {
 	if int(n.nr) < 0 || int(n.nr) >= len(byNumber) || byNumber[n.nr].read == nil {
 		return Event{}, false
@@ -191,8 +190,6 @@ func (l *Listener) look(n *notification) (Event, bool) {
 	c := &byNumber[n.nr]
 	event := Event{TID: int(n.tid), Call: c.name}
 	event.Ops = c.read(&look{tree: &l.tree, tid: event.TID, args: n.args})
-	if len(event.Ops) == 0 || l.ioctl(ioctlValid, unsafe.Pointer(&n.id)) != nil {
-		return Event{}, false
-	}
-	return event, true
+	event.waits = func() bool { return l.ioctl(ioctlValid, unsafe.Pointer(&n.id)) == nil }
+	return event, len(event.Ops) > 0
 }

@@ -3,6 +3,7 @@ package observe
 import (
 	"bytes"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,18 +16,20 @@ var pageSize = uint64(os.Getpagesize())
 // text reads a NUL-terminated string of a stopped thread. A longer one than Linux
 // takes is an error, as the call itself will be.
 func text(tid int, at uint64) (string, error) {
-	var buffer [maxPath]byte
-	for n := 0; n < maxPath; {
+	var most [192]byte
+	for buffer := most[:0]; len(buffer) < maxPath; {
+		n := len(buffer)
 		// Up to the end of the page: what lies behind may not be there.
-		size := min(int(pageSize-(at+uint64(n))%pageSize), maxPath-n)
-		got, err := peek(tid, at+uint64(n), buffer[n:n+size])
+		size := min(int(pageSize-(at+uint64(n))%pageSize), maxPath-n, max(len(most), n))
+		buffer = slices.Grow(buffer, size)[:n+size]
+		got, err := peek(tid, at+uint64(n), buffer[n:])
 		if err != nil {
 			return "", err
 		}
-		if end := bytes.IndexByte(buffer[n:n+got], 0); end >= 0 {
+		buffer = buffer[:n+got]
+		if end := bytes.IndexByte(buffer[n:], 0); end >= 0 {
 			return string(buffer[:n+end]), nil
 		}
-		n += got
 	}
 	return "", unix.ENAMETOOLONG
 }

@@ -44,6 +44,9 @@ func (t *tree) find(tid, dir int, name string, follow bool) place {
 		if !ok {
 			return place{}
 		}
+		if at, ok := beneath(tid, dir, base, name); ok {
+			return at
+		}
 		name = base + "/" + name
 	}
 	if !mentionsProc(name) {
@@ -64,6 +67,30 @@ func (t *tree) find(tid, dir int, name string, follow bool) place {
 		}
 	}
 	return t.walk(tid, name, follow)
+}
+
+// beneath is the way of a plain name in the directory that a thread is at, or has
+// open, and of most names in it: one look, and no link to follow.
+func beneath(tid, dir int, base, name string) (place, bool) {
+	if strings.Contains(name, "/") || name == "." || name == ".." || mentionsProc(base) {
+		return place{}, false
+	}
+	var stat unix.Stat_t
+	switch err := unix.Fstatat(unix.AT_FDCWD, directoryOf(tid, dir)+"/"+name, &stat, unix.AT_SYMLINK_NOFOLLOW); {
+	case err == unix.ENOENT:
+		return place{base + "/" + name, absent}, base != "/"
+	case err != nil || stat.Mode&unix.S_IFMT == unix.S_IFLNK || base == "/":
+		return place{}, false
+	}
+	return there(base+"/"+name, &stat), true
+}
+
+// directoryOf is where proc(5) has the directory that a relative path begins at.
+func directoryOf(tid, dir int) string {
+	if dir == unix.AT_FDCWD {
+		return "/proc/" + strconv.Itoa(tid) + "/cwd"
+	}
+	return "/proc/" + strconv.Itoa(tid) + "/fd/" + strconv.Itoa(dir)
 }
 
 // mentionsProc says whether a path may come through proc(5), whose links depend on
@@ -185,10 +212,7 @@ func (t *tree) beside(name string, follow bool) (place, bool) {
 
 // base is the directory that a relative path begins at.
 func (t *tree) base(tid, dir int) (string, bool) {
-	link := "/proc/" + strconv.Itoa(tid) + "/cwd"
-	if dir != unix.AT_FDCWD {
-		link = "/proc/" + strconv.Itoa(tid) + "/fd/" + strconv.Itoa(dir)
-	}
+	link := directoryOf(tid, dir)
 	name, ok := linkText(link)
 	if !ok || !strings.HasPrefix(name, "/") {
 		return "", false
