@@ -308,3 +308,31 @@ for host in ("unlisted.example", "localhost", "cellblock", "127.0.0.1", "::1", "
 		}
 	}
 }
+
+// needResolvConf is a list of name servers to cover. Without one, libraries ask
+// 127.0.0.1 by themselves.
+var needResolvConf = register("resolv-conf", func() string {
+	if _, err := os.Stat("/etc/resolv.conf"); err != nil {
+		return err.Error()
+	}
+	return ""
+})
+
+// TestTheListOfNameServersIsTheSessionsOwn, and the report knows that it cannot be
+// changed.
+func TestTheListOfNameServersIsTheSessionsOwn(t *testing.T) {
+	require(t, needUserns, needNotify, needResolvConf)
+	for _, m := range []string{"report", "enforce"} {
+		s := open(t, mode(m), func(o *kernel.Options) { o.Net = policy.NetNone })
+		r := s.ok(`
+try: open("/etc/resolv.conf", "a")
+except OSError as problem: print(problem.errno)
+open("/etc/resolv.conf").read().split()[1]`)
+		if r.value() != "'127.0.0.1'" || r.Details.Stdout == "" {
+			t.Errorf("%s: %s, %s", m, r.value(), r.Details.Stdout)
+		}
+		if v := r.violations(); len(v) != 1 || v[0].Decision != "denied" || v[0].Rule != "ground.file" {
+			t.Errorf("%s: %+v", m, v)
+		}
+	}
+}

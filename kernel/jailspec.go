@@ -180,9 +180,19 @@ func (o Options) ownFiles() []jail.File {
 	return append(o.accounts(), with("/etc/hosts", "127.0.1.1 "+hostname+"\n", "the session's host name has an address"))
 }
 
+// ownResolver has names asked for where the launcher answers.
+func ownResolver() jail.File {
+	text := fmt.Sprintf("nameserver %s\noptions timeout:2 attempts:1\n", inside)
+	return jail.File{Path: "/etc/resolv.conf", Content: []byte(text), Optional: true, Reason: "names are the launcher's to answer for"}
+}
+
 // sealedFiles are the rules about them: they cannot be changed in any mode.
-func (o Options) sealedFiles() (rules []policy.Rule) {
-	for _, f := range o.ownFiles() {
+func (o Options) sealedFiles(ownNetwork bool) (rules []policy.Rule) {
+	files := o.ownFiles()
+	if ownNetwork {
+		files = append(files, ownResolver())
+	}
+	for _, f := range files {
 		if real, err := filepath.EvalSymlinks(f.Path); err == nil {
 			rules = append(rules, policy.Rule{ID: "ground.file", Path: real, Access: policy.AccessWrite, Enforced: true,
 				Reason: "the session sees a version of its own: " + f.Reason})
@@ -235,11 +245,10 @@ func with(path, line, reason string) jail.File {
 // network, or else the host's where that is a link to a place that is private inside,
 // as systemd's resolver makes it.
 func (s *Session) resolver() (files []jail.File) {
-	const path = "/etc/resolv.conf"
 	if s.hasOutlet() {
-		text := fmt.Sprintf("nameserver %s\noptions timeout:2 attempts:1\n", inside)
-		return []jail.File{{Path: path, Content: []byte(text), Optional: true, Reason: "names are the launcher's to answer for"}}
+		return []jail.File{ownResolver()}
 	}
+	const path = "/etc/resolv.conf"
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil || !(policy.Within("/run", real) || policy.Within("/tmp", real)) {
 		return nil

@@ -66,7 +66,7 @@ func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Fa
 	facts := policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State, Net: opts.Net, Limits: opts.Limits,
 		Unjailed: opts.Tier == TierProcess}
 	if opts.Tier == TierJail {
-		facts.Sealed = opts.sealedFiles()
+		facts.Sealed = opts.sealedFiles(ownNetwork(opts, doc))
 		for _, root := range opts.SkillRoots {
 			if real, err := filepath.EvalSymlinks(root); err == nil {
 				const reason = "skills are shown read-only"
@@ -88,4 +88,14 @@ func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Fa
 		facts.Paths[p] = lookup(p)
 	}
 	return facts, nil
+}
+
+// ownNetwork says whether a session will have a network of its own; see
+// policy.Network.Enforced.
+func ownNetwork(opts Options, doc policy.Document) bool {
+	mode := doc.Net.Mode
+	if opts.Net != "" {
+		mode = opts.Net
+	}
+	return mode != policy.NetHost && (opts.Mode.Enforced() || opts.Net == policy.NetNone)
 }
