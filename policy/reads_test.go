@@ -5,7 +5,6 @@ import "testing"
 // TestReportsReads: who is told of reads pays for each, so only a policy that has
 // something to report of them says yes.
 func TestReportsReads(t *testing.T) {
-	const rule = "{path: /srv/x, access: [read], effect: deny, reason: r%s}"
 	for _, c := range []struct {
 		name, fs string
 		mode     Mode
