@@ -71,10 +71,10 @@ func TestTheExampleSuite(t *testing.T) {
 	if len(modes) != 4 || got.Sessions < 4 || got.Sessions > len(got.Results)/3 {
 		t.Errorf("%d sessions for %v", got.Sessions, modes)
 	}
-	if len(got.Coverage) != 1 || len(got.Coverage[0].Unused) != 0 || got.Coverage[0].Rules != 7 {
+	if len(got.Coverage) != 1 || len(got.Coverage[0].Unused) != 0 || got.Coverage[0].Rules != 8 {
 		t.Errorf("coverage: %+v", got.Coverage)
 	}
-	if len(got.Mutations) != 1 || got.Mutations[0].Dropped != 7 || len(got.Mutations[0].Unnoticed) != 0 {
+	if len(got.Mutations) != 1 || got.Mutations[0].Dropped != 8 || len(got.Mutations[0].Unnoticed) != 0 {
 		t.Errorf("mutations: %+v", got.Mutations)
 	}
 	file := filepath.Join(newDir(t), "junit.xml")

@@ -29,8 +29,8 @@ nothing less can allow that.
 Nothing is suggested that the base or the built-in default hides, no directory in
 which the whole host lives, no connection and no call to the launcher: what stays
 denied is listed at the top of the policy, with the reason. A record holds what its
-session's policy did not allow, and no reads but those of Python code: record in
-mode report, under the base, what the policy is to be made for.
+session's policy did not allow: record in mode report, under the base, what the
+policy is to be made for.
 
 The exit code is 1 when something stays denied.`,
 		Example: `  cellblock run --session s --audit log/a.jsonl job.py

@@ -16,7 +16,13 @@ def _open(path, flags, undo):
         _quietly(os.unlink, path)
 
 
-def _read(path):
+class _Covered(Exception):
+    """Something else stands in the place of what was to be read."""
+
+
+def _read(path, inode):
+    if inode and os.stat(path).st_ino != inode:
+        raise _Covered
     if os.path.isdir(path):
         os.scandir(path).close()
     else:
@@ -51,7 +57,7 @@ def _act(a):
     paths = a.get("paths", [])
     path = paths[0] if paths else None
     if op == "read":
-        _read(path)
+        _read(path, a.get("inode"))
     elif op == "write":
         creates = a.get("creates", False)
         _open(path, os.O_WRONLY | (os.O_CREAT if creates else 0), undo and creates)
@@ -101,6 +107,8 @@ def _all(acts):
         try:
             _act(a)
             ended.append("")
+        except _Covered:
+            ended.append("covered")
         except OSError as problem:
             ended.append(errno.errorcode.get(problem.errno, str(problem.errno)))
     print(json.dumps(ended))

@@ -14,6 +14,5 @@
 // # Limitations
 //
 // A record holds what the policy of its session did not allow. What that policy let
-// through, and the base does not, is not in it; nor are reads by anything but Python
-// code, which no observer tells of.
+// through, and the base does not, is not in it.
 package suggest
