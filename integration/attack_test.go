@@ -77,7 +77,7 @@ func runAttacks(t *testing.T, rows []attack, modes []string, opts ...option) {
 	for _, m := range modes {
 		t.Run(m, func(t *testing.T) {
 			t.Parallel()
-			s := open(t, append([]option{mode(m)}, opts...)...)
+			s := open(t, append([]option{inMode(t, m)}, opts...)...)
 			s.ok(attackTools)
 			for _, a := range rows {
 				t.Run(a.name, func(t *testing.T) {
@@ -138,4 +138,17 @@ func runControl(t *testing.T, a attack) string {
 	return lines[len(lines)-1]
 }
 
-var bothModes = []string{"report", "enforce"}
+var (
+	bothModes = []string{"report", "enforce"}
+	everyMode = []string{"report", "shadow", "enforce"}
+)
+
+// inMode opens a session in a mode; in mode shadow with a state of its own.
+func inMode(t testing.TB, m string) option {
+	t.Helper()
+	if m != "shadow" {
+		return mode(m)
+	}
+	require(t, needOverlay)
+	return shadowIn(newDirIn(t, "/var/tmp"))
+}

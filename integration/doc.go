@@ -8,7 +8,8 @@
 //     their users, named by case id. One table a group.
 //   - contract_*_test.go: the promises of the python tool, one test each.
 //   - attack*_test.go: attempts to get out, each with a control that shows the
-//     attempt works where there is no jail.
+//     attempt works where there is no jail. attack_list_test.go says which kind of
+//     attempt has which tests.
 //   - load_test.go: floods of refused operations, and launchers killed under them.
 //     CELLBLOCK_LOAD is the share of the full number in percent; 5 without it.
 //   - posture_test.go: a live worker read from outside and compared whole.

@@ -227,7 +227,7 @@ func question(words []string, role, purpose string, calls int64, rego policy.Eva
 
 func (c *console) printExplanation(doc policy.Document, said explanation) {
 	kind := policy.OpKind(said.Operation)
-	fmt.Fprintf(c.out, "%s %s\n", said.Operation, said.Argument)
+	fmt.Fprintf(c.out, "%s %s\n", said.Operation, named(said.Argument))
 	for _, mode := range policy.Available() {
 		fmt.Fprintf(c.out, "  %-8s %s\n", mode, outcome(mode, said.Modes[string(mode)], kind.Known() && kind.Changes()))
 	}

@@ -98,12 +98,12 @@ func remainder(unknown int, left int64) string {
 }
 
 func (r replayed) text() string {
-	what := fmt.Sprintf("%s %s", r.Op, r.Target)
+	what := fmt.Sprintf("%s %s", r.Op, named(r.Target))
 	if r.Count > 1 {
 		what += fmt.Sprintf(", %d times", r.Count)
 	}
 	if r.Program != "" {
-		what += ", by " + r.Program
+		what += ", by " + named(r.Program)
 	}
 	if r.Why != "" {
 		return fmt.Sprintf("not decided: %s (%s)\n", what, r.Why)
@@ -255,7 +255,7 @@ func (c *console) diffRecorded(cmd *cobra.Command, flags *sessionFlags, both [2]
 			if change.Count > 1 {
 				times = fmt.Sprintf(", %d times", change.Count)
 			}
-			c.printOut(fmt.Sprintf("%s %s%s: %s -> %s\n", change.Op, change.Target, times, change.Old.Brief(), change.New.Brief()))
+			c.printOut(fmt.Sprintf("%s %s%s: %s -> %s\n", change.Op, named(change.Target), times, change.Old.Brief(), change.New.Brief()))
 		}
 		fmt.Fprintf(c.out, "%d operations recorded: %d decided differently%s\n", len(all[0]), len(changes), remainder(unknown, left))
 	}

@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -34,6 +36,19 @@ func clean(text string, terminal bool) string {
 		}
 	}
 	return b.String()
+}
+
+// named is a text that a guest may have chosen (a path, a program, the name of an
+// exception) as it stands on a line of our own, whoever reads it: one that would end
+// the line and begin another of its own making, or would not be seen as it is, is
+// quoted.
+func named(text string) string {
+	for _, r := range text {
+		if !unicode.IsPrint(r) || r == unicode.ReplacementChar {
+			return strconv.Quote(text)
+		}
+	}
+	return text
 }
 
 // unsafeRune reports whether a terminal would act on r, or show it as

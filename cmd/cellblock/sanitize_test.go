@@ -61,3 +61,15 @@ func FuzzClean(f *testing.F) {
 		}
 	})
 }
+
+// TestNamed: what a guest has named stays on the line that tells of it.
+func TestNamed(t *testing.T) {
+	for text, want := range map[string]string{
+		"/etc/x y": "/etc/x y", "/srv/\u00e9t\u00e9": "/srv/\u00e9t\u00e9", "": "",
+		"/a\nb": `"/a\nb"`, "/a\rb": `"/a\rb"`, "\x1b]0;x\a": `"\x1b]0;x\a"`, "/\u202egpj": `"/\u202egpj"`, "/\xff": `"/\xff"`,
+	} {
+		if got := named(text); got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+}

@@ -108,7 +108,7 @@ func (l *live) failure(e *kernel.ErrorDetail) {
 // violationLine is one line about an attempt outside the policy.
 func violationLine(v kernel.Violation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s", v.Decision, v.Op, v.Path)
+	fmt.Fprintf(&b, "%s: %s %s", v.Decision, v.Op, named(v.Path))
 	if v.Count > 1 {
 		fmt.Fprintf(&b, ", %d times", v.Count)
 	}

@@ -137,7 +137,7 @@ func recordLine(r audit.Record) string {
 		fmt.Fprintf(&b, " cell %d", r.Cell)
 	}
 	if r.Target != "" {
-		fmt.Fprintf(&b, " %s", r.Target)
+		fmt.Fprintf(&b, " %s", named(r.Target))
 	}
 	if r.Decision != "" {
 		fmt.Fprintf(&b, ": %s", r.Decision)
@@ -146,12 +146,12 @@ func recordLine(r audit.Record) string {
 		fmt.Fprintf(&b, ", %d times", r.Times())
 	}
 	if r.Reason != "" || r.Rule != "" {
-		fmt.Fprintf(&b, " (%s)", strings.Join(slices.DeleteFunc([]string{r.Rule, r.Reason}, func(s string) bool { return s == "" }), ": "))
+		fmt.Fprintf(&b, " (%s)", named(strings.Join(slices.DeleteFunc([]string{r.Rule, r.Reason}, func(s string) bool { return s == "" }), ": ")))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Facts)) {
 		switch v := r.Facts[name].(type) {
 		case string:
-			fmt.Fprintf(&b, " %s=%s", name, v)
+			fmt.Fprintf(&b, " %s=%s", name, named(v))
 		case json.Number, bool:
 			fmt.Fprintf(&b, " %s=%v", name, v)
 		case []any:

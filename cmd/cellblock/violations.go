@@ -187,7 +187,7 @@ func change(r audit.Record) string {
 
 func (d *denial) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s", d.Decision, d.Op, orElse(d.Target, "(several targets)"))
+	fmt.Fprintf(&b, "%s: %s %s", d.Decision, d.Op, orElse(named(d.Target), "(several targets)"))
 	if d.Count > 1 {
 		fmt.Fprintf(&b, ", %d times", d.Count)
 	}
