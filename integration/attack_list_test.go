@@ -63,6 +63,7 @@ var attackList = []struct{ attack, tests string }{
 	{"sockets that write to the page cache", "TestAttacksOnSockets/AF_ALG, TestAttacksOnSockets/TCP_ULP, TestAttacksOnSockets/UDP_ENCAP"},
 	// Policy and record.
 	{"policy documents that are wrong", "TestBadDocuments, TestEveryKeyIsRead, TestLint"},
+	{"decisions of Rego that are errors, undefined, or ask the machine", "TestWhatIsNoDecision, TestNothingOfTheMachineCanBeAsked"},
 	{"the digest of the policy in the record", "TestDigestTellsPoliciesApart, TestARunIsRecorded"},
 	{"a mode switched by files, variables, arguments or metadata", "TestAttacksOnTheMode"},
 	{"records forged by names", "TestAttacksOnTheRecord, TestTextsCannotPoseAsRecordsOrActOnATerminal, TestNamed"},

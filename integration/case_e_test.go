@@ -1,12 +1,15 @@
 package integration
 
 import (
+	"encoding/json"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"cellblock/kernel"
 )
 
 // TestCasesE: file-system view and write policy.
@@ -65,9 +68,7 @@ os.write(worker, b"tty\n")
 				if !strings.Contains(r.Details.Stdout, p+" ") || strings.Contains(r.Details.Stdout, p+" written") {
 					t.Errorf("%s was not refused: %s", p, r.Details.Stdout)
 				}
-				if n := len(r.auditWith("path", p)); n != 1 {
-					t.Errorf("%d records for %s, want 1: %s", n, p, r)
-				}
+				onceOutside(t, r, p, "denied")
 			}
 			if len(r.Details.Audit) != len(outsidePaths) {
 				t.Errorf("%d records, want %d: %s", len(r.Details.Audit), len(outsidePaths), r)
@@ -96,9 +97,7 @@ os.write(worker, b"tty\n")
 			t.Errorf("what was written under report is not on the host: %v", err)
 		}
 		for _, p := range outsidePaths {
-			if n := len(r.auditWith("path", p)); n != 1 {
-				t.Errorf("%d records for %s, want 1: %s", n, p, r)
-			}
+			onceOutside(t, r, p, "would be denied")
 		}
 		if len(r.auditWith("path", "/etc/hostname")) != 0 {
 			t.Errorf("the read made a record: %s", r)
@@ -206,6 +205,31 @@ with open("fill.bin", "wb") as f:
 }
 
 var outsidePaths = []string{"/etc/probe-x", "/usr/probe-x", "/root/probe-x"}
+
+// onceOutside wants one record of a write to the path, and one violation, with what
+// became of it.
+func onceOutside(t *testing.T, r reply, path, decision string) {
+	t.Helper()
+	if n := len(r.auditWith("path", path)); n != 1 {
+		t.Errorf("%d records for %s, want 1: %s", n, path, r)
+	}
+	var told []kernel.Violation
+	if err := json.Unmarshal(r.Details.Policy.Violations, &told); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, v := range told {
+		if v.Path != path {
+			continue
+		}
+		if n++; v.Op != "write" || v.Decision != decision {
+			t.Errorf("%s: %s %s, want write %s", path, v.Op, v.Decision, decision)
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d violations for %s, want 1: %s", n, path, r)
+	}
+}
 
 const writeOutside = `
 for path in ("/etc/probe-x", "/usr/probe-x", "/root/probe-x"):
