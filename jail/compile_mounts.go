@@ -182,7 +182,7 @@ func (c *compiler) ownMounts() {
 	mount("tmpfs", "/tmp", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777,"+size, "private /tmp: no files and no sockets of the host's")
 	mount("tmpfs", "/run", unix.MS_NOSUID|unix.MS_NODEV, "mode=755,size=16m", "private /run: no sockets of the host's services")
 	c.stage(plan.Step{Op: plan.OpMkdir, Path: "/run/cellblock", Mode: 0o755, Reason: "place of what the launcher puts into the jail"})
-	c.stage(plan.Step{Op: plan.OpFile, Path: "/run/cellblock/empty", Reason: "cover of hidden files"})
+	c.stage(plan.Step{Op: plan.OpFile, Path: "/run/cellblock/empty", Mode: 0o200, Reason: "cover of hidden files, which nobody reads"})
 	mount("tmpfs", "/dev", unix.MS_NOSUID|unix.MS_NOEXEC, "mode=755,size=64k", "minimal /dev: no disks, no kernel memory, no terminals")
 	for _, a := range c.deferred {
 		if strings.HasPrefix(a.step.Path, "/dev/") && a.step.Reason == "minimal /dev" {
@@ -217,9 +217,12 @@ func (c *compiler) ownMounts() {
 }
 
 func (c *compiler) hide(path, reason string, room, inside bool) {
-	flags, mode := uint64(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), "755"
+	// To be passed through and not to be listed: an empty list would be an answer.
+	flags, mode := uint64(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC), "111"
 	if !room {
-		flags, mode = flags|unix.MS_RDONLY, "555"
+		flags |= unix.MS_RDONLY
+	} else {
+		mode = "755" // until it is sealed
 	}
 	c.stage(plan.Step{Op: plan.OpHide, Path: path, Flags: flags, Data: "mode=" + mode + ",size=64k", NoLinks: inside, Optional: !inside, Reason: reason})
 }
@@ -286,7 +289,7 @@ func (c *compiler) cover() {
 		c.stage(plan.Step{Op: plan.OpFile, Path: f.Path, Data: string(f.Content), Optional: f.Optional, Reason: f.Reason})
 	}
 	for _, p := range sealed {
-		c.stage(plan.Step{Op: plan.OpSeal, Path: p, Optional: true, Reason: "the cover takes nothing more"})
+		c.stage(plan.Step{Op: plan.OpSeal, Path: p, Mode: 0o111, Optional: true, Reason: "the cover takes nothing more, and is not listed"})
 	}
 	if c.spec.ExecListed {
 		c.stage(plan.Step{Op: plan.OpFile, Path: unlisted, Data: "no program", Mode: 0o555, Reason: "what the witness tries to execute"})

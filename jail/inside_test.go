@@ -134,7 +134,10 @@ func TestHiddenFilesAndBinds(t *testing.T) {
 	}
 	spec := testSpec(t, TreeWritable, python, "-I", "-c", `import os, sys
 home, session = sys.argv[1:]
-print(repr(open(home + "/secret").read()), os.listdir(home + "/keys"), os.listdir(home + "/state"))
+for ask in lambda: open(home + "/secret").read(), lambda: os.listdir(home + "/keys"), lambda: os.listdir(home + "/state"), lambda: open(home + "/keys/id"), lambda: os.chmod(home + "/secret", 0o777):
+    try: print(ask())
+    except OSError as problem: print(problem.errno, end=" ")
+print()
 open(session + "/made", "w").write("1")
 print(open("/etc/passwd").read().strip(), open("/run/given").read())`, home, session)
 	// The test's own directory lies in /tmp, which is private: show it as a bind.
@@ -144,7 +147,7 @@ print(open("/etc/passwd").read().strip(), open("/run/given").read())`, home, ses
 		{Path: filepath.Join(home, "state"), Reason: "the launcher's state"}, {Path: filepath.Join(home, "missing"), Reason: "nothing there"}}
 	spec.Files = []File{{Path: "/etc/passwd", Content: []byte("me:x:1:1::/tmp/home:/bin/sh\n"), Reason: "account"}, {Path: "/run/given", Content: []byte("given"), Reason: "given"}}
 	got := runSpec(t, spec)
-	want := "'' [] ['sessions']\nme:x:1:1::/tmp/home:/bin/sh given\n"
+	want := "13 13 13 2 30 \nme:x:1:1::/tmp/home:/bin/sh given\n"
 	if got.out != want {
 		t.Fatalf("%s: got %q, want %q; %s", got.exit.Cause(), got.out, want, got.err)
 	}

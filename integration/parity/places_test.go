@@ -25,6 +25,7 @@ fs:
     - {path: BASE/modify, access: [modify], effect: allow, reason: r}
     - {path: BASE/remove, access: [remove], effect: allow, reason: r}
     - {path: BASE/secret, access: [read], effect: deny, reason: r}
+    - {path: BASE/key, access: [read], effect: deny, reason: r}
     - {path: BASE/promoted, access: [write], effect: deny, mode: enforce, reason: r}
     - {path: BASE/opt, access: [exec], effect: deny, reason: r}
 net:
@@ -96,6 +97,7 @@ func furnish(t *testing.T, base string, rows []row) {
 	must(t, os.Symlink(filepath.Join(base, "allowed/linked"), base+"/work/to-allowed"))
 	must(t, os.Symlink("../outside/linked", base+"/work/to-outside"))
 	must(t, os.Symlink("real", base+"/outside/link"))
+	must(t, os.WriteFile(base+"/key", []byte("canary"), 0o644))
 	program, err := os.ReadFile("/bin/true")
 	must(t, err)
 	for _, r := range rows {

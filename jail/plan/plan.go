@@ -60,13 +60,13 @@ const (
 	OpSymlink Op = "symlink"
 	// OpFile puts Data at Path, read-only, with mode Mode or 0444.
 	OpFile Op = "file"
-	// OpHide covers Path with nothing: a directory with an empty one, a file
-	// with an empty one.
+	// OpHide covers Path with nothing: a directory with one that cannot be listed, a
+	// file with one that cannot be read.
 	OpHide Op = "hide"
 	// OpRestrict puts a copy of the tree at Path over itself, with the attributes
 	// in Flags added. Its name can then be neither renamed nor removed.
 	OpRestrict Op = "restrict"
-	// OpSeal makes the mount at Path itself read-only.
+	// OpSeal makes the mount at Path itself read-only, with Mode where one is given.
 	OpSeal Op = "seal"
 	// OpDetach lets go of the host's root.
 	OpDetach Op = "detach"

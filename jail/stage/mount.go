@@ -296,6 +296,11 @@ func (s *stage) seal(st *plan.Step) error {
 		// The path to hide was a file: its cover is read-only already.
 		return nil
 	}
+	if st.Mode != 0 {
+		if _, err := call("chmod", st.Path, syscall.SYS_FCHMODAT, atFDCWD, uintptr(unsafe.Pointer(cstr(st.Path))), uintptr(st.Mode), 0, 0); err != nil {
+			return err
+		}
+	}
 	return setAttr(fd, st.Path, unix.MOUNT_ATTR_RDONLY, false)
 }
 
