@@ -30,7 +30,8 @@ func TestRuntimeIsKeptInTheLaunchersState(t *testing.T) {
 		if got := value(t, s, cached); got != "True" {
 			t.Fatalf("%s: byte code beside the source: %s", mode, got)
 		}
-		if got := value(t, s, fmt.Sprintf("sorted(os.listdir(%q)), os.listdir(%q)", home, state)); got != "(['secret', 'state'], [])" {
+		run(t, s, "def names(at):\n    try: return sorted(os.listdir(at))\n    except PermissionError: return 'refused'")
+		if got := value(t, s, fmt.Sprintf("names(%q), names(%q), os.path.exists(%q)", home, state, options.Runtime)); got != "(['secret', 'state'], 'refused', False)" {
 			t.Errorf("%s: what a session sees of the launcher's state: %s", mode, got)
 		}
 		for _, where := range []string{`"` + state + `/"`, `os.path.dirname(sys.modules["_cellblock.serve"].__file__) + "/"`} {
