@@ -85,6 +85,9 @@ func (c *compiler) writable(p string) (string, bool) {
 	return best, best != ""
 }
 
+// stateRule hides the launcher's own directories.
+const stateRule = "ground.state"
+
 // denies compiles the rules that deny, and adds the jail's own.
 func (c *compiler) denies() {
 	for i, r := range c.doc.FS.Rules {
@@ -100,7 +103,7 @@ func (c *compiler) denies() {
 		}
 	}
 	for _, s := range c.facts.State {
-		c.deny(FSRule{Path: s + "/", Access: AccessRead, Effect: Deny, Mode: Enforce, Reason: "the launcher's own state"}, "ground.state", s)
+		c.deny(FSRule{Path: s + "/", Access: AccessRead, Effect: Deny, Mode: Enforce, Reason: "the launcher's own state"}, stateRule, s)
 	}
 	c.policy.Deny = append(c.policy.Deny, unexecutable()...)
 	// What is bound is a mount point, in every mode.
@@ -197,7 +200,13 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 		c.fail(rule.Line, fmt.Sprintf("rule %s: %s cannot be looked at: %s", rule.ID, rule.Path, found.Err), "give the launcher the right to, or remove it")
 		return false
 	}
-	if !guarded && found.Err == "" && c.treeWritable() && rule.Access&(AccessWrite|AccessExec) != 0 && !rule.Access.Has(AccessRead) {
+	holds := rule.Access&(AccessWrite|AccessExec) != 0 && !rule.Access.Has(AccessRead)
+	if rule.ID == stateRule {
+		// Whoever moves a directory above it away makes another in its place, which the
+		// launcher would then take for its own.
+		holds = found.Exists
+	}
+	if !guarded && found.Err == "" && c.treeWritable() && holds {
 		// The whole tree, or all of it that is shown, can be changed in this mode, and
 		// this rule is to hold all the same.
 		if root, guarded = "/", true; c.policy.ReadDefault.Enforced {

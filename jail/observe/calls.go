@@ -17,8 +17,11 @@ type call struct {
 // something.
 type opener struct{ nr, flags int }
 
-// fsSetXattr is FS_IOC_FSSETXATTR (linux/fs.h), on both architectures.
-const fsSetXattr = 0x401c5820
+// FS_IOC_FSSETXATTR and FS_IOC_SETVERSION (linux/fs.h), on both architectures.
+const (
+	fsSetXattr   = 0x401c5820
+	fsSetVersion = 0x40087602
+)
 
 // none is the descriptor argument of calls without one: the working directory.
 const none = -1

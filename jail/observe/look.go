@@ -34,8 +34,11 @@ func (l *look) find(dir, name int, follow bool) (place, bool) {
 	default:
 		return place{}, false
 	}
-	return l.tree.find(l.tid, l.directory(dir), path, follow), true
+	return known(l.tree.find(l.tid, l.directory(dir), path, follow))
 }
+
+// known is false for a place that nobody can name.
+func known(at place) (place, bool) { return at, at.state != hidden }
 
 func (l *look) directory(arg int) int {
 	if arg == none {
@@ -50,6 +53,8 @@ func (l *look) open(dir, name, flags int) []Op {
 	switch {
 	case flags&unix.O_PATH == unix.O_PATH:
 		return nil
+	case access == unix.O_ACCMODE && flags&(unix.O_CREAT|unix.O_TRUNC|tmpfileBit) == 0:
+		return nil // for ioctl(2) alone: neither read nor written (open(2), NOTES)
 	case access == unix.O_RDONLY && flags&(unix.O_CREAT|unix.O_TRUNC|tmpfileBit) == 0:
 		return l.read(dir, name, flags)
 	}
@@ -109,10 +114,14 @@ func (l *look) openat2() []Op {
 
 // descriptor reads a call on an open descriptor, its first argument.
 func (l *look) descriptor(kind string) []Op {
-	if at := l.tree.opened(l.tid, l.arg(0)); at.state != nowhere {
+	switch at := l.tree.opened(l.tid, l.arg(0)); at.state {
+	case nowhere:
+		return nil
+	case hidden:
+		return unknown(kind)
+	default:
 		return []Op{{Kind: kind, Path: at.path}}
 	}
-	return nil
 }
 
 // make reads calls that make a name.
@@ -150,7 +159,7 @@ func (l *look) rename(fromDir, fromName, toDir, toName, flags int) []Op {
 	}
 	there := to.state == present || to.state == directory
 	switch {
-	case from.state == nowhere || to.state == nowhere || from.path == to.path:
+	case from.state == nowhere || to.state == nowhere:
 		return nil
 	case flags&unix.RENAME_NOREPLACE != 0 && there:
 		return nil
@@ -176,11 +185,11 @@ func (l *look) alter(kind string, dir, name, flags int) []Op {
 func (l *look) existing(dir, name, flags int) (place, bool) {
 	if dir != none {
 		if l.args[name] == 0 {
-			return l.tree.opened(l.tid, l.arg(dir)), true
+			return known(l.tree.opened(l.tid, l.arg(dir)))
 		}
 		if flags&unix.AT_EMPTY_PATH != 0 {
 			if path, err := text(l.tid, l.args[name]); err == nil && path == "" {
-				return l.tree.opened(l.tid, l.arg(dir)), true
+				return known(l.tree.opened(l.tid, l.arg(dir)))
 			}
 		}
 	}
@@ -227,8 +236,11 @@ func (l *look) address(kind string, at uint64, size int) []Op {
 				break
 			}
 		}
-		if at := l.tree.find(l.tid, unix.AT_FDCWD, string(name), false); at.state == absent {
+		switch at := l.tree.find(l.tid, unix.AT_FDCWD, string(name), false); at.state {
+		case absent:
 			return []Op{{Kind: Create, Path: at.path}}
+		case hidden:
+			return unknown(Create)
 		}
 	}
 	return nil

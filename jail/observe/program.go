@@ -58,7 +58,7 @@ func Program(reads bool) []plan.Insn {
 		}
 		when(o.nr, low(o.flags), insn(bits, 0, 1, writing), tell, allow)
 	}
-	when(unix.SYS_IOCTL, low(1), insn(equal, 1, 0, unix.FS_IOC_SETFLAGS), insn(equal, 0, 1, fsSetXattr), tell, allow)
+	when(unix.SYS_IOCTL, low(1), insn(equal, 2, 0, unix.FS_IOC_SETFLAGS), insn(equal, 1, 0, fsSetVersion), insn(equal, 0, 1, fsSetXattr), tell, allow)
 	when(unix.SYS_SENDTO, low(4), insn(equal, 0, 2, 0), high(4), insn(equal, 1, 0, 0), tell, allow)
 	for _, nr := range watched {
 		when(nr, tell)

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"path"
 	"strconv"
@@ -15,6 +16,7 @@ type state int
 
 const (
 	nowhere state = iota // no place of the tree, or none that can be: the call will fail
+	hidden               // somewhere, but nobody can say where
 	absent               // nothing is there, but its directory is
 	present              // a file of any kind but a directory
 	directory
@@ -31,6 +33,9 @@ type place struct {
 // O_PATH, so that neither a FIFO nor a device of the guest's notices or delays it.
 type tree struct{ root int }
 
+// maxName is NAME_MAX.
+const maxName = 255
+
 // maxLinks is how many symbolic links Linux follows (path_resolution(7)).
 const maxLinks = 40
 
@@ -40,9 +45,16 @@ func (t *tree) find(tid, dir int, name string, follow bool) place {
 		return place{}
 	}
 	if !strings.HasPrefix(name, "/") {
-		base, ok := t.base(tid, dir)
-		if !ok {
-			return place{}
+		base, err := t.base(tid, dir)
+		switch {
+		case err == unix.ENOENT:
+			if base, name, err = t.above(tid, dir, name); err != nil {
+				return place{}
+			}
+		case err == unix.EBADF || err == unix.ESRCH:
+			return place{} // there is no such descriptor: the call will fail
+		case err != nil:
+			return place{state: hidden}
 		}
 		if at, ok := beneath(tid, dir, base, name); ok {
 			return at
@@ -62,7 +74,7 @@ func (t *tree) find(tid, dir int, name string, follow bool) place {
 				return at
 			}
 		}
-		if err == unix.ENOTDIR || err == unix.ENAMETOOLONG {
+		if err == unix.ENOTDIR {
 			return place{}
 		}
 	}
@@ -147,9 +159,17 @@ func (t *tree) straight(name string) (place, bool) {
 // at closes a descriptor and says what it was.
 func (t *tree) at(fd int) place {
 	defer unix.Close(fd)
+	return t.named(fd)
+}
+
+// named says what a descriptor of ours is.
+func (t *tree) named(fd int) place {
 	var stat unix.Stat_t
-	name, ok := linkText("/proc/self/fd/" + strconv.Itoa(fd))
-	if !ok || !strings.HasPrefix(name, "/") || unix.Fstat(fd, &stat) != nil {
+	name, err := readLink("/proc/self/fd/" + strconv.Itoa(fd))
+	switch {
+	case err != nil:
+		return place{state: hidden}
+	case !strings.HasPrefix(name, "/") || unix.Fstat(fd, &stat) != nil:
 		return place{}
 	}
 	return t.placed(name, &stat)
@@ -190,11 +210,11 @@ func there(name string, stat *unix.Stat_t) place {
 func (t *tree) beside(name string, follow bool) (place, bool) {
 	dir, last := path.Split(strings.TrimRight(name, "/"))
 	fd, err := t.open(dir, true)
-	if err == unix.ENOENT || err == unix.ENOTDIR {
+	if err == unix.ENOTDIR {
 		return place{}, true
 	}
 	if err != nil {
-		return place{}, false
+		return place{}, false // nothing, or by way of a link into proc(5): walk
 	}
 	if follow {
 		var buffer [1]byte
@@ -210,20 +230,57 @@ func (t *tree) beside(name string, follow bool) (place, bool) {
 	return place{path.Join(above.path, last), absent}, true
 }
 
-// base is the directory that a relative path begins at.
-func (t *tree) base(tid, dir int) (string, bool) {
+// base is the directory that a relative path begins at: EBADF where there is none,
+// ENOENT where it has been removed.
+func (t *tree) base(tid, dir int) (string, error) {
 	link := directoryOf(tid, dir)
-	name, ok := linkText(link)
-	if !ok || !strings.HasPrefix(name, "/") {
-		return "", false
+	name, err := readLink(link)
+	switch {
+	case err == unix.ENOENT:
+		return "", unix.EBADF
+	case err != nil:
+		return "", err // ENAMETOOLONG: deeper than any path can say
+	case !strings.HasPrefix(name, "/"):
+		return "", unix.EBADF // a pipe, a socket
 	}
 	if strings.HasSuffix(name, removed) {
 		var stat unix.Stat_t
 		if unix.Stat(link, &stat) != nil || stat.Nlink == 0 {
-			return "", false
+			return "", unix.ENOENT
 		}
 	}
-	return name, true
+	return name, nil
+}
+
+// above is the way out of a directory that has been removed: nothing can be made in
+// it, but the one that held it is where its ".." leads. What is left of the name
+// begins at base.
+func (t *tree) above(tid, dir int, name string) (base, rest string, err error) {
+	fd, err := unix.Open(directoryOf(tid, dir), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", "", err
+	}
+	defer func() { unix.Close(fd) }()
+	parts := strings.Split(name, "/")
+	for i, part := range parts {
+		switch part {
+		case "", ".":
+			continue
+		case "..":
+		default:
+			return "", "", unix.ENOENT
+		}
+		up, err := unix.Openat(fd, "..", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return "", "", err
+		}
+		unix.Close(fd)
+		fd = up
+		if at := t.named(fd); at.state == directory {
+			return at.path, cmp.Or(strings.Join(parts[i+1:], "/"), "."), nil
+		}
+	}
+	return "", "", unix.ENOENT
 }
 
 // removed is what Linux adds to the name of a file that has been removed (proc(5)).
@@ -232,19 +289,23 @@ const removed = " (deleted)"
 // opened is what a descriptor of a stopped thread means.
 func (t *tree) opened(tid, fd int) place {
 	link := "/proc/" + strconv.Itoa(tid) + "/fd/" + strconv.Itoa(fd)
-	name, ok := linkText(link)
+	name, err := readLink(link)
 	var stat unix.Stat_t
-	if !ok || !strings.HasPrefix(name, "/") || unix.Stat(link, &stat) != nil {
+	switch {
+	case err == unix.ENAMETOOLONG:
+		return place{state: hidden}
+	case err != nil || !strings.HasPrefix(name, "/") || unix.Stat(link, &stat) != nil:
 		return place{}
 	}
 	return t.placed(name, &stat)
 }
 
-// linkText reads a symbolic link.
-func linkText(link string) (string, bool) {
+// readLink reads a symbolic link. One in proc(5) to what lies deeper than a path can
+// say is ENAMETOOLONG.
+func readLink(link string) (string, error) {
 	var buffer [maxPath + len(removed)]byte
 	n, err := unix.Readlink(link, buffer[:])
-	return string(buffer[:max(n, 0)]), err == nil
+	return string(buffer[:max(n, 0)]), err
 }
 
 // walk resolves a path name by name. It is slower, and knows what one call cannot:
@@ -274,6 +335,8 @@ func (t *tree) walk(tid int, name string, follow bool) place {
 		}
 		fd, err := t.open(next, false)
 		switch {
+		case err == unix.ENAMETOOLONG && len(part) <= maxName:
+			return place{state: hidden} // deeper than a path can say
 		case err == unix.EACCES:
 			return place{path.Join(append([]string{next}, rest...)...), absent} // nobody can say more
 		case err != nil && last:
