@@ -28,8 +28,13 @@ func canaries(t *testing.T, port string) (hits *atomic.Int64, control func() int
 					return
 				}
 				hits.Add(1)
-				io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\ncanary")
-				c.Close()
+				go func() {
+					defer c.Close()
+					// An answer that nobody has asked for yet is none.
+					_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+					_, _ = c.Read(make([]byte, 4096))
+					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\ncanary")
+				}()
 			}
 		}()
 		at = append(at, [2]string{"tcp", l.Addr().String()})

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -41,7 +42,10 @@ when the commit could not begin or ended at an error.`,
 	f.BoolVar(&o.SetID, "set-id", false, "keep set-user-id and set-group-id bits of files")
 	f.BoolVar(&o.DryRun, "dry-run", false, "tell what would be done, and change nothing")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
-	cmd.RunE = func(_ *cobra.Command, args []string) (err error) {
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if slices.Contains(args[1:], "") {
+			return usage(cmd, errors.New("a path is empty: name one, or none for the whole layer"))
+		}
 		if o.Paths, err = absolutes(args[1:]); err != nil {
 			return err
 		}

@@ -212,7 +212,16 @@ func question(words []string, role, purpose string, calls int64, rego policy.Eva
 				return nil, "", fmt.Errorf("target %q: %q is no address", argument, addr)
 			}
 		}
-		return func(p policy.Policy) policy.Decision { return p.DecideNet(op) }, argument, nil
+		return func(p policy.Policy) policy.Decision {
+			d := p.DecideNet(op)
+			own := op
+			own.Outward = false
+			// Loopback is the session's own, unless a rule opens that of the host.
+			if o := p.DecideNet(own); !d.Allowed() && o.Allowed() && op.Addr == (netip.Addr{}) {
+				return o
+			}
+			return d
+		}, argument, nil
 	}
 	kind := policy.OpKind(name)
 	if !kind.Known() {
