@@ -121,12 +121,12 @@ def act(native, code, p):
     except sqlite3.Error as problem:
         result = "SQLITE"
     return {"result": result, "seen": seen(p)}
-def forked(native, code, p):
+def forked(rows):
     come, go = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            os.write(go, json.dumps(act(native, code, p)).encode())
+            os.write(go, json.dumps([act(*r) for r in rows]).encode())
         finally:
             os._exit(0)
     os.close(go)
@@ -227,7 +227,7 @@ func (s *session) do(rows []row) []outcome {
 	}
 	text, err := json.Marshal(asked)
 	must(s.t, err)
-	how := map[string]string{"the worker": "[act(*r) for r in rows]", "native code": "[act(*r) for r in rows]", "a fork": "[forked(*r) for r in rows]",
+	how := map[string]string{"the worker": "[act(*r) for r in rows]", "native code": "[act(*r) for r in rows]", "a fork": "forked(rows)",
 		"a program": "ask(rows)", "a program's native code": "ask(rows)"}[rows[0].actor]
 	r := s.run("rows = json.loads(" + quote(string(text)) + ")\nprint(json.dumps(" + how + "))")
 	var out []outcome
