@@ -10,7 +10,7 @@ import (
 
 // TestTheLaunchersStateKeepsItsPlace: no session moves a directory above the launcher's
 // state away to make another one there, which the launcher would take for its own. The
-// control moves a directory beside it.
+// control moves a file beside it.
 func TestTheLaunchersStateKeepsItsPlace(t *testing.T) {
 	require(t, needUserns, needOverlay)
 	for _, m := range []string{"off", "report", "shadow", "enforce"} {
@@ -18,11 +18,10 @@ func TestTheLaunchersStateKeepsItsPlace(t *testing.T) {
 			t.Parallel()
 			home := newDirIn(t, "/var/tmp")
 			state := filepath.Join(home, ".local/state/cellblock")
-			for _, dir := range []string{state + "/audit", home + "/.local/share/x"} {
-				if err := os.MkdirAll(dir, 0o700); err != nil {
-					t.Fatal(err)
-				}
+			if err := os.MkdirAll(state+"/audit", 0o700); err != nil {
+				t.Fatal(err)
 			}
+			write(t, home+"/.local/share/x", "beside")
 			s := open(t, mode(m), func(o *kernel.Options) { o.State, o.Shadow = []string{state}, state+"/shadow" })
 			s.ok(`import os
 def move(at):

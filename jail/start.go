@@ -171,13 +171,13 @@ func (s *starting) listen() error {
 	}
 	fd, err := unix.PidfdGetfd(s.pidfd, theirs, 0)
 	if err != nil {
-		return &MissingFeatureError{SeccompNotify, "pidfd_getfd: " + err.Error(), remedies[SeccompNotify]}
+		return s.orLastWord(&MissingFeatureError{SeccompNotify, "pidfd_getfd: " + err.Error(), remedies[SeccompNotify]})
 	}
 	// Its tree stands; only restrictions are to come.
 	root, err := unix.Open("/proc/"+strconv.Itoa(s.pid)+"/root", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		syscall.Close(fd)
-		return fmt.Errorf("observer: root of the jail: %w", err)
+		return s.orLastWord(fmt.Errorf("observer: root of the jail: %w", err))
 	}
 	s.listener, err = observe.Listen(fd, root)
 	return err
@@ -336,6 +336,13 @@ func (s *starting) orFailure(err error) error {
 		return ErrStageGone
 	}
 	return err
+}
+
+// orLastWord is orFailure where the stage may be ending just now, which takes from it
+// what the launcher was about to look at.
+func (s *starting) orLastWord(err error) error {
+	_ = s.control.file.SetReadDeadline(time.Now().Add(time.Second))
+	return s.orFailure(err)
 }
 
 // failure turns the stage's report into the error of a step, or of a feature
