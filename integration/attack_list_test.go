@@ -2,7 +2,6 @@ package integration
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -79,9 +78,7 @@ var attackList = []struct{ attack, tests string }{
 
 // TestTheListOfAttacksIsTrue: each test and row that the list names is there.
 func TestTheListOfAttacksIsTrue(t *testing.T) {
-	if _, err := os.Stat("../go.mod"); err != nil {
-		t.Skip("the sources are not beside this test")
-	}
+	require(t, needSources)
 	functions, sources := map[string]bool{}, strings.Builder{}
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") || d.Name() == "attack_list_test.go" {

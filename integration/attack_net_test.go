@@ -16,28 +16,14 @@ func canaries(t *testing.T, port string) (hits *atomic.Int64, control func() int
 	hits = new(atomic.Int64)
 	var at [][2]string
 	for _, a := range []string{"127.0.0.3", "::1"} {
-		l, err := net.Listen("tcp", net.JoinHostPort(a, port))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				hits.Add(1)
-				go func() {
-					defer c.Close()
-					// An answer that nobody has asked for yet is none.
-					_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
-					_, _ = c.Read(make([]byte, 4096))
-					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\ncanary")
-				}()
-			}
-		}()
-		at = append(at, [2]string{"tcp", l.Addr().String()})
+		address := serving(t, "tcp", net.JoinHostPort(a, port), func(c net.Conn) {
+			hits.Add(1)
+			// An answer that nobody has asked for yet is none.
+			_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+			_, _ = c.Read(make([]byte, 4096))
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\ncanary")
+		})
+		at = append(at, [2]string{"tcp", address})
 	}
 	p, err := net.ListenPacket("udp", "127.0.0.3:"+port)
 	if err != nil {

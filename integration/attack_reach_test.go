@@ -120,25 +120,13 @@ func TestReachOfASession(t *testing.T) {
 	abstract := fmt.Sprintf("@cellblock-canary-%d", os.Getpid())
 	hits := new(atomic.Int64)
 	for _, at := range [][2]string{{"unix", abstract}, {"unix", newDir(t) + "/s"}, {"tcp", "127.0.0.1:0"}} {
-		l, err := net.Listen(at[0], at[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				if data, _ := io.ReadAll(io.LimitReader(c, 6)); string(data) == "inside" {
-					hits.Add(1)
-				}
-				c.Close()
+		address := serving(t, at[0], at[1], func(c net.Conn) {
+			if data, _ := io.ReadAll(io.LimitReader(c, 6)); string(data) == "inside" {
+				hits.Add(1)
 			}
-		}()
+		})
 		if at[0] == "tcp" {
-			t.Setenv("CANARY_PORT", strings.TrimPrefix(l.Addr().String(), "127.0.0.1:"))
+			t.Setenv("CANARY_PORT", strings.TrimPrefix(address, "127.0.0.1:"))
 		} else if at[1] != abstract {
 			t.Setenv("CANARY_SOCKET", at[1])
 		}

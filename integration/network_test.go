@@ -37,7 +37,19 @@ func server(t testing.TB, address, name string) (port string) {
 // echoServer sends back what it gets, with a word before it, after its end.
 func echoServer(t testing.TB, address string) (port string) {
 	t.Helper()
-	l, err := net.Listen("tcp", address)
+	at := serving(t, "tcp", address, func(c net.Conn) {
+		all, _ := io.ReadAll(c)
+		c.Write(append([]byte("echo:"), all...))
+	})
+	_, port, _ = net.SplitHostPort(at)
+	return port
+}
+
+// serving is a server of the host's: each connection gets a goroutine of its own, and
+// is closed after it.
+func serving(t testing.TB, network, address string, serve func(net.Conn)) (at string) {
+	t.Helper()
+	l, err := net.Listen(network, address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,13 +62,11 @@ func echoServer(t testing.TB, address string) (port string) {
 			}
 			go func() {
 				defer c.Close()
-				all, _ := io.ReadAll(c)
-				c.Write(append([]byte("echo:"), all...))
+				serve(c)
 			}()
 		}
 	}()
-	_, port, _ = net.SplitHostPort(l.Addr().String())
-	return port
+	return l.Addr().String()
 }
 
 // reaching is the policy default, but for its network.

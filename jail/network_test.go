@@ -20,6 +20,22 @@ func socketsOf(list ...string) []Socket {
 	return out
 }
 
+// startHeard starts a jail whose output, both streams in one, is then read.
+func startHeard(t *testing.T, spec Spec) (*Process, *os.File) {
+	t.Helper()
+	p, err := Compile(spec, Probe())
+	if err != nil {
+		t.Fatal(err)
+	}
+	outR, outW := pipe(t)
+	process, err := Start(context.Background(), p, StartOptions{Stdout: outW, Stderr: outW})
+	outW.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return process, outR
+}
+
 // TestSocketsAreTheJailsNetwork: what the launcher listens on is inside, at the
 // lowest ports too, and nowhere else.
 func TestSocketsAreTheJailsNetwork(t *testing.T) {
@@ -31,16 +47,7 @@ def ask(family, kind, address):
         return s.recv(100).decode()
 print(ask(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 80)), ask(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 53)))`)
 	spec.Sockets = socketsOf("tcp 127.0.0.1:80", "udp 127.0.0.1:53")
-	p, err := Compile(spec, Probe())
-	if err != nil {
-		t.Fatal(err)
-	}
-	outR, outW := pipe(t)
-	process, err := Start(context.Background(), p, StartOptions{Stdout: outW, Stderr: outW})
-	outW.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	process, outR := startHeard(t, spec)
 	files := process.Sockets()
 	if len(files) != 2 {
 		t.Fatalf("%d sockets, want 2", len(files))
@@ -96,16 +103,7 @@ print("other port", ask("203.0.113.9", 8080))
 print("own", socket.create_connection(("127.0.0.1", 8080), 10).getpeername()[0])`)
 	spec.Local = []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("198.51.100.1/32"), netip.MustParsePrefix("2001:db8::/32")}
 	spec.Sockets = socketsOf("tcp 0.0.0.0:80", "tcp [::]:80")
-	p, err := Compile(spec, Probe())
-	if err != nil {
-		t.Fatal(err)
-	}
-	outR, outW := pipe(t)
-	process, err := Start(context.Background(), p, StartOptions{Stdout: outW, Stderr: outW})
-	outW.Close()
-	if err != nil {
-		t.Fatal(err)
-	}
+	process, outR := startHeard(t, spec)
 	for _, f := range process.Sockets() {
 		l, err := net.FileListener(f)
 		f.Close()

@@ -37,16 +37,11 @@ func (s *Session) pathRules(spec *jail.Spec, l launch) error {
 		spec.Binds = append(spec.Binds, b)
 		return nil
 	}
-	hidden := func(path string) bool {
-		return slices.ContainsFunc(p.Deny, func(d policy.Rule) bool {
-			return d.Enforced && d.Access.Has(policy.AccessRead) && policy.Within(d.Path, path)
-		})
-	}
 	for _, r := range p.Allow {
 		if s.shadowed() && !s.wholly(r) {
 			continue // what is allowed in part goes to the layer with the rest
 		}
-		if r.Access&policy.AccessWrite != 0 && !hidden(r.Path) && outermost(p.Allow, r) {
+		if r.Access&policy.AccessWrite != 0 && !p.Hidden(r.Path) && outermost(p.Allow, r) {
 			if err := bind(r, true); err != nil {
 				return err
 			}
@@ -63,7 +58,7 @@ func (s *Session) pathRules(spec *jail.Spec, l launch) error {
 		slices.SortStableFunc(listed, func(a, b policy.Rule) int { return strings.Count(a.Path, "/") - strings.Count(b.Path, "/") })
 		for _, r := range listed {
 			held := slices.ContainsFunc(spec.Binds, func(b jail.Bind) bool { return policy.Within(b.Target, r.Path) })
-			if held || hidden(r.Path) {
+			if held || p.Hidden(r.Path) {
 				continue
 			}
 			// What is not refused otherwise is left to the user's rights, as in the

@@ -16,8 +16,9 @@ import (
 	"cellblock/pyruntime"
 )
 
-// This file, jailrules.go, layer.go and watch.go alone speak of both policy and jail: they turn one
-// policy, one profile and the facts of a session into a jail.Spec.
+// This file, jailrules.go and layer.go alone turn one policy, one profile and the facts
+// of a session into a jail.Spec. Others that speak of both policy and jail only tell of
+// what came of it: watch.go, info.go, policycheck.go.
 
 // profileOf reads the session's profile and the seccomp filter that it names.
 func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {

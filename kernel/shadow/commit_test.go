@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"cellblock/integration/need"
 )
 
 const manyFiles = `
@@ -361,7 +363,7 @@ func TestCommitNeverFollowsWhatTheLayerHolds(t *testing.T) {
 // one of a number that is.
 func TestCommitMakesNoDevices(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("only root makes devices; an ordinary user's layer has none")
+		need.Absent(t, "root", "only root makes devices; an ordinary user's layer has none")
 	}
 	h := newHost(t, manyFiles, ":")
 	shell(t, filepath.Join(h.layer.Path, "0", "upper"), `mknod null c 1 3; mknod disk b 7 0; mknod file c 1 3`)
@@ -530,7 +532,7 @@ func TestCommitNeverCarriesWhatARuleRefuses(t *testing.T) {
 // TestCommitGivesFilesToTheSessionsOwner: what a session of root's has made.
 func TestCommitGivesFilesToTheSessionsOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("an ordinary user's files are his own")
+		need.Absent(t, "root", "an ordinary user's files are his own")
 	}
 	h := newHost(t, `printf x >roots; printf x >moved`, `printf n >new; mkdir dir; printf n >dir/in; ln -s x link; printf y >>roots; mv moved there`)
 	h.layer.Owner = &Owner{4242, 2424}

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"cellblock/integration/need"
 )
 
 // host is a directory of the host with a layer over it, into which a script has
@@ -102,16 +104,9 @@ func (h *host) through(t *testing.T, script string) {
 // own, and fails it where JAIL_TEST_REQUIRE says that he may.
 func needOverlay(t *testing.T) {
 	t.Helper()
-	why := overlayMissing()
-	if why == "" {
-		return
+	if why := overlayMissing(); why != "" {
+		need.Absent(t, "overlay", why)
 	}
-	for _, name := range strings.Split(os.Getenv("JAIL_TEST_REQUIRE"), ",") {
-		if name == "overlay" || name == "all" {
-			t.Fatalf("overlay is required by JAIL_TEST_REQUIRE and missing: %s", why)
-		}
-	}
-	t.Skipf("needs overlay: %s", why)
 }
 
 var overlayMissing = sync.OnceValue(func() string {

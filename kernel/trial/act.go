@@ -26,10 +26,6 @@ type act struct {
 	// Undo says that what is made is to be removed again.
 	Undo bool `json:"undo,omitempty"`
 
-	// Inode is that of the host's file, where a policy hides it: a cover that can be
-	// read has another.
-	Inode uint64 `json:"inode,omitempty"`
-
 	ops []policy.Op    // that the policy is asked about, all of which it must allow
 	net []policy.NetOp // or these
 }
