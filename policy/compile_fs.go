@@ -200,7 +200,7 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 		c.fail(rule.Line, fmt.Sprintf("rule %s: %s cannot be looked at: %s", rule.ID, rule.Path, found.Err), "give the launcher the right to, or remove it")
 		return false
 	}
-	holds := rule.Access&(AccessWrite|AccessExec) != 0 && !rule.Access.Has(AccessRead)
+	holds := needsPlace(rule.Access)
 	if rule.ID == stateRule {
 		// Whoever moves a directory above it away makes another in its place, which the
 		// launcher would then take for its own.
@@ -236,6 +236,12 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 	return true
 }
 
+// needsPlace says whether a rule that denies this is about what lies at its path, so that
+// the directories above must keep their names. A cover moves along with what it hides.
+func needsPlace(a Access) bool {
+	return a&(AccessWrite|AccessExec) != 0 && !a.Has(AccessRead)
+}
+
 // pinned lists the directories that enforce would keep in their places for a rule that
 // this mode only reports, so that taking their names is told of here as well.
 func (c *compiler) pinned(r FSRule, p string, found Found) []string {
@@ -246,7 +252,7 @@ func (c *compiler) pinned(r FSRule, p string, found Found) []string {
 		}
 		return s.Effect == Deny && s.Mode != Report
 	}
-	if r.Mode == Report || found.Err != "" || r.Access&(AccessWrite|AccessExec) == 0 || r.Access.Has(AccessRead) || kept(d.Write, Deny) {
+	if r.Mode == Report || found.Err != "" || !needsPlace(r.Access) || kept(d.Write, Deny) {
 		return nil
 	}
 	root := "/"

@@ -38,7 +38,7 @@ func (l *look) find(dir, name int, follow bool) (place, bool) {
 }
 
 // known is false for a place that nobody can name.
-func known(at place) (place, bool) { return at, at.state != hidden }
+func known(at place) (place, bool) { return at, at.state != unnamed }
 
 func (l *look) directory(arg int) int {
 	if arg == none {
@@ -117,7 +117,7 @@ func (l *look) descriptor(kind string) []Op {
 	switch at := l.tree.opened(l.tid, l.arg(0)); at.state {
 	case nowhere:
 		return nil
-	case hidden:
+	case unnamed:
 		return unknown(kind)
 	default:
 		return []Op{{Kind: kind, Path: at.path}}
@@ -164,9 +164,10 @@ func (l *look) rename(fromDir, fromName, toDir, toName, flags int) []Op {
 	case flags&unix.RENAME_NOREPLACE != 0 && there:
 		return nil
 	}
-	gone, exchange := from.state == absent, flags&unix.RENAME_EXCHANGE != 0
-	return []Op{{Kind: RenameFrom, Path: from.path, Replaces: exchange, Absent: gone || exchange && !there},
-		{Kind: RenameTo, Path: to.path, Replaces: there || exchange, Absent: gone || exchange && !there}}
+	exchange := flags&unix.RENAME_EXCHANGE != 0
+	lacks := from.state == absent || exchange && !there
+	return []Op{{Kind: RenameFrom, Path: from.path, Replaces: exchange, Absent: lacks},
+		{Kind: RenameTo, Path: to.path, Replaces: there || exchange, Absent: lacks}}
 }
 
 // alter reads calls on what is there. Without a path, or with an empty one and
@@ -239,7 +240,7 @@ func (l *look) address(kind string, at uint64, size int) []Op {
 		switch at := l.tree.find(l.tid, unix.AT_FDCWD, string(name), false); at.state {
 		case absent:
 			return []Op{{Kind: Create, Path: at.path}}
-		case hidden:
+		case unnamed:
 			return unknown(Create)
 		}
 	}

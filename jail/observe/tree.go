@@ -16,7 +16,7 @@ type state int
 
 const (
 	nowhere state = iota // no place of the tree, or none that can be: the call will fail
-	hidden               // somewhere, but nobody can say where
+	unnamed              // somewhere, but nobody can say where
 	absent               // nothing is there, but its directory is
 	present              // a file of any kind but a directory
 	directory
@@ -54,7 +54,7 @@ func (t *tree) find(tid, dir int, name string, follow bool) place {
 		case err == unix.EBADF || err == unix.ESRCH:
 			return place{} // there is no such descriptor: the call will fail
 		case err != nil:
-			return place{state: hidden}
+			return place{state: unnamed}
 		}
 		if at, ok := beneath(tid, dir, base, name); ok {
 			return at
@@ -168,7 +168,7 @@ func (t *tree) named(fd int) place {
 	name, err := readLink("/proc/self/fd/" + strconv.Itoa(fd))
 	switch {
 	case err != nil:
-		return place{state: hidden}
+		return place{state: unnamed}
 	case !strings.HasPrefix(name, "/") || unix.Fstat(fd, &stat) != nil:
 		return place{}
 	}
@@ -293,7 +293,7 @@ func (t *tree) opened(tid, fd int) place {
 	var stat unix.Stat_t
 	switch {
 	case err == unix.ENAMETOOLONG:
-		return place{state: hidden}
+		return place{state: unnamed}
 	case err != nil || !strings.HasPrefix(name, "/") || unix.Stat(link, &stat) != nil:
 		return place{}
 	}
@@ -336,7 +336,7 @@ func (t *tree) walk(tid int, name string, follow bool) place {
 		fd, err := t.open(next, false)
 		switch {
 		case err == unix.ENAMETOOLONG && len(part) <= maxName:
-			return place{state: hidden} // deeper than a path can say
+			return place{state: unnamed} // deeper than a path can say
 		case err == unix.EACCES:
 			return place{path.Join(append([]string{next}, rest...)...), absent} // nobody can say more
 		case err != nil && last:
