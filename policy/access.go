@@ -16,7 +16,7 @@ type Access uint8
 // they are allowed where any part is.
 const (
 	AccessRead   Access = 1 << iota // open for reading, list
-	AccessExec                      // execute as a program
+	AccessExec                      // execute as a program, or load code from
 	AccessModify                    // change the content of what exists
 	AccessCreate                    // make files, directories, links
 	AccessRemove                    // remove or rename away
@@ -86,7 +86,7 @@ func (o Op) Needs() (parts Access, metadata bool) {
 	switch o.Kind {
 	case Read:
 		return AccessRead, false
-	case Exec:
+	case Exec, Load:
 		return AccessExec, false
 	case Create, Mkdir, Link, Symlink:
 		parts = AccessCreate
@@ -96,6 +96,8 @@ func (o Op) Needs() (parts Access, metadata bool) {
 		parts = AccessCreate
 	case Rename:
 		parts = AccessCreate | AccessRemove
+	case Socket:
+		return AccessWrite, false // what it is told may change anything
 	case Chmod, Chown, Utime, Xattr:
 		return 0, true
 	default: // Write, Truncate, and whatever is new

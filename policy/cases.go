@@ -52,6 +52,6 @@ func (c Case) Order() []Mode {
 // CaseOps are the words of operations that a case may name, with what they take.
 var CaseOps = []struct{ Word, Arguments string }{
 	{"read", "PATH"}, {"write", "PATH"}, {"create", "PATH"}, {"truncate", "PATH"}, {"mkdir", "PATH"}, {"remove", "PATH"}, {"rmdir", "PATH"},
-	{"rename", "OLD NEW"}, {"link", "OLD NEW"}, {"symlink", "PATH"}, {"chmod", "PATH"}, {"chown", "PATH"}, {"utime", "PATH"}, {"xattr", "PATH"},
-	{"exec", "PATH"}, {"connect", "ADDRESS:PORT"}, {"bind", "PORT"}, {"tool", "NAME [ARGUMENTS]"},
+	{"rename", "OLD NEW"}, {"link", "OLD NEW"}, {"symlink", "PATH"}, {"chmod", "PATH"}, {"chown", "PATH"}, {"utime", "PATH"}, {"xattr", "PATH"}, {"socket", "PATH"},
+	{"exec", "PATH"}, {"load", "PATH"}, {"connect", "ADDRESS:PORT"}, {"bind", "PORT"}, {"tool", "NAME [ARGUMENTS]"},
 }

@@ -20,6 +20,7 @@ func Compile(doc Document, f Facts) (Policy, []Note, error) {
 	c.policy.ExecDefault = c.standard(d.Exec, Allow, "programs that can be read can be executed")
 	c.allows()
 	c.links()
+	c.topLinks()
 	c.denies()
 	c.network()
 	c.rest()
@@ -63,7 +64,7 @@ func (c *compiler) standard(d *Default, effect Effect, reason string) Standard {
 	if d == nil {
 		d = &Default{Effect: effect, Reason: reason}
 	}
-	return Standard{Effect: d.Effect, Reason: d.Reason, Enforced: d.Effect == Deny && c.enforced(d.Mode)}
+	return Standard{Effect: d.Effect, Reason: d.Reason, Enforced: d.Effect == Deny && c.enforced(d.Mode), Promoted: d.Effect == Deny && d.Mode == Enforce}
 }
 
 // expand puts the variables in. A variable without a value gives no path.
@@ -92,7 +93,7 @@ func expand(p string, f Facts) []string {
 // Paths lists the paths that the document names, with variables put in: what
 // Compile wants found out about the host.
 func (d Document) Paths(f Facts) []string {
-	out := slices.Clone(f.State)
+	out := slices.Concat(f.State, f.Extensions)
 	for _, r := range d.FS.Rules {
 		for _, p := range expand(r.Path, f) {
 			if !slices.Contains(out, p) {

@@ -46,6 +46,19 @@ func (c *compiler) allows() {
 	}
 }
 
+// topLinks takes those of the root directory that lead to what is listed, or to what
+// holds it: programs are called by names in /bin where /usr alone is on the list.
+func (c *compiler) topLinks() {
+	for _, l := range c.facts.Top {
+		listed := slices.ContainsFunc(slices.Concat(c.policy.Allow, c.policy.Needs), func(r Rule) bool {
+			return !inOwn(r.Path) && (Within(r.Path, l.Leads) || Within(l.Leads, r.Path))
+		})
+		if listed && l.Leads != "/" && !slices.Contains(c.policy.Links, l.HostLink) {
+			c.policy.Links = append(c.policy.Links, l.HostLink)
+		}
+	}
+}
+
 // links looks at the symbolic links on the way to what is allowed. One that lies
 // where a session may write could have been put there by an earlier session, to
 // have something else opened for the next one.
@@ -88,6 +101,10 @@ func (c *compiler) writable(p string) (string, bool) {
 // stateRule hides the launcher's own directories.
 const stateRule = "ground.state"
 
+// extensionRule hides the directories of code that the launcher runs with its own
+// rights.
+const extensionRule = "ground.extensions"
+
 // denies compiles the rules that deny, and adds the jail's own.
 func (c *compiler) denies() {
 	for i, r := range c.doc.FS.Rules {
@@ -104,6 +121,9 @@ func (c *compiler) denies() {
 	}
 	for _, s := range c.facts.State {
 		c.deny(FSRule{Path: s + "/", Access: AccessRead, Effect: Deny, Mode: Enforce, Reason: "the launcher's own state"}, stateRule, s)
+	}
+	for _, e := range c.facts.Extensions {
+		c.deny(FSRule{Path: e + "/", Access: AccessRead, Effect: Deny, Mode: Enforce, Reason: "the operator's extensions, which run outside of the jail"}, extensionRule, e)
 	}
 	c.policy.Deny = append(c.policy.Deny, unexecutable()...)
 	// What is bound is a mount point, in every mode.
@@ -201,7 +221,7 @@ func (c *compiler) guard(rule *Rule, found Found, root string, guarded, director
 		return false
 	}
 	holds := needsPlace(rule.Access)
-	if rule.ID == stateRule {
+	if rule.ID == stateRule || rule.ID == extensionRule {
 		// Whoever moves a directory above it away makes another in its place, which the
 		// launcher would then take for its own.
 		holds = found.Exists

@@ -13,6 +13,9 @@ type Effect string
 const (
 	Allow Effect = "allow"
 	Deny  Effect = "deny"
+	// Confirm, of a rule about host calls, allows with the obligation to have each
+	// call approved first. No decision has it as its effect.
+	Confirm Effect = "confirm"
 )
 
 // Decision says what becomes of one operation, which rule said so and why. The
@@ -34,13 +37,15 @@ type Decision struct {
 // Obligation is something to be done with what was allowed.
 type Obligation string
 
-// Obligations of connections.
+// The obligations.
 const (
 	// ObligeAddress: a name was allowed; decide again with each address it
 	// resolves to, before the connection is made.
 	ObligeAddress Obligation = "decide-address"
 	// ObligeForward: the port is to be reachable from the host.
 	ObligeForward Obligation = "forward"
+	// ObligeConfirm: the host call is to be approved by the operator's side, once.
+	ObligeConfirm Obligation = "confirm"
 )
 
 // Allowed reports whether d lets the operation through.
@@ -50,6 +55,22 @@ func (d Decision) Allowed() bool { return d.Effect == Allow }
 // depth; what the document allows adds up; what nothing decides meets the
 // defaults.
 func (p Policy) Decide(op Op) Decision {
+	d := p.decide(op)
+	if op.Kind != Socket || d.Allowed() {
+		return d
+	}
+	// No mount keeps anybody from a socket that is in view: the launcher does, in the
+	// modes that keep its changes from the host. No layer could take what it is told.
+	switch {
+	case p.Mode == Shadow:
+		d.Enforced = !p.Unjailed
+	case p.Mode != Enforce && !p.Hidden(path.Clean(op.Path)) && !d.Unlisted():
+		d.Enforced = false
+	}
+	return d
+}
+
+func (p Policy) decide(op Op) Decision {
 	parts, metadata := op.Needs()
 	changes := op.Kind.Changes()
 	if !strings.HasPrefix(op.Path, "/") || strings.ContainsRune(op.Path, 0) {
@@ -80,8 +101,8 @@ func (p Policy) undenied(op Op, at string, parts Access, metadata bool) Decision
 	if !ok {
 		return p.deny(op.Kind, "default.read", p.ReadDefault.Reason, p.ReadDefault.Enforced, 0)
 	}
-	if op.Kind == Read {
-		return seen
+	if op.Kind != Exec {
+		return seen // what may be executed is a list of programs, not of libraries
 	}
 	if r, ok := covering(p.Allow, at, AccessExec); ok {
 		return allow(r)
@@ -131,7 +152,7 @@ func (r Rule) denies(k OpKind, at string, changes bool) bool {
 		return true
 	case changes:
 		return r.Access&AccessWrite != 0
-	case k == Exec:
+	case k == Exec || k == Load:
 		return r.Access.Has(AccessExec)
 	}
 	return false
@@ -146,8 +167,8 @@ func (p Policy) change(op Op, at string, parts Access, metadata bool) Decision {
 			return allow(r)
 		}
 	}
-	if p.ReadDefault.Enforced && !inOwn(at) && !p.shown(at, op.Kind.names()) {
-		return p.deny(op.Kind, "default.read", p.ReadDefault.Reason, true, 0)
+	if p.ReadDefault.Effect == Deny && !inOwn(at) && !p.shown(at, op.Kind.names()) {
+		return p.deny(op.Kind, "default.read", p.ReadDefault.Reason, p.ReadDefault.Enforced || p.WriteDefault.Enforced, 0)
 	}
 	granted, inAllow := covering(p.Allow, at, 0)
 	place, inPrivate := deepest(p.Private, at)
@@ -174,6 +195,12 @@ func (p Policy) change(op Op, at string, parts Access, metadata bool) Decision {
 		return Decision{Effect: Allow, Rule: "default.write", Reason: p.WriteDefault.Reason}
 	}
 	return p.deny(op.Kind, "default.write", p.WriteDefault.Reason, p.WriteDefault.Enforced, 0)
+}
+
+// Unlisted says whether d denies what is not shown to the session at all, since it is
+// on no list of what may be read.
+func (d Decision) Unlisted() bool {
+	return !d.Allowed() && d.Enforced && d.Rule == "default.read"
 }
 
 // shown reports whether a path lies in what a listed tree shows; strictly beneath
@@ -235,7 +262,7 @@ func (p Policy) deny(k OpKind, rule, reason string, enforced bool, line int) Dec
 	switch {
 	case k.Changes():
 		want = AccessWrite
-	case k == Exec:
+	case k == Exec || k == Load:
 		want = AccessExec
 	}
 	for _, r := range p.Allow {

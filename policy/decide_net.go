@@ -198,7 +198,7 @@ func (op NetOp) target() (name string, literal netip.Addr, malformed string) {
 		return host, addr.WithZone("").Unmap(), ""
 	}
 	switch {
-	case len(host) > 253 || !namePattern.MatchString(host):
+	case len(host) > 253 || !isHostName(host):
 		return host, netip.Addr{}, "the target is no host name and no address"
 	case numeric(host):
 		return host, netip.Addr{}, "the target is an address in an old form, which programs read in different ways"

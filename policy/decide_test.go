@@ -161,6 +161,24 @@ fs:
 	}
 }
 
+// TestTopLinks: a link in the root directory is shown where something is listed of what
+// it leads to.
+func TestTopLinks(t *testing.T) {
+	top := func(at, target, leads string) TopLink { return TopLink{HostLink{at, target}, leads} }
+	f := Facts{SessionDir: "/srv/s1", Needs: []Rule{{ID: "ground.library", Path: "/usr/lib", Access: AccessRead, Reason: "r"}},
+		Top: []TopLink{top("/bin", "usr/bin", "/usr/bin"), top("/lib", "usr/lib", "/usr/lib"), top("/srv2", "srv", "/srv"), top("/home", "/data/home", "/data/home"), top("/temp", "tmp", "/tmp"), top("/all", ".", "/")}}
+	for listed, want := range map[string]string{"/usr": "/bin /lib /srv2", "/usr/bin/git": "/bin /lib /srv2", "/data/home/ann": "/lib /srv2 /home", "/tmp": "/lib /srv2"} {
+		p := compiled(t, "version: 1\nname: listed\nfs:\n  defaults:\n    read: {effect: deny, reason: r}\n  rules:\n    - {path: \"${session}\", access: [write], effect: allow, reason: r}\n    - {path: "+listed+", access: [read], effect: allow, reason: r}\n", f, Enforce)
+		var got []string
+		for _, l := range p.Links {
+			got = append(got, l.Path)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s is listed: %v, want %s", listed, got, want)
+		}
+	}
+}
+
 // TestWhatCannotBeCompiled: documents that would not hold what they say.
 func TestWhatCannotBeCompiled(t *testing.T) {
 	head := "version: 1\nname: x\nfs:\n  rules:\n    - {path: \"${session}\", access: [write], effect: allow, reason: r}\n    - "

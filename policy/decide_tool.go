@@ -30,8 +30,9 @@ type Evaluator interface {
 }
 
 // DecideTool decides one host call. A rule that denies wins; then some rule must
-// allow it, or the default; then the query that the document delegates to, if it
-// has one, must allow it too. Without an evaluator such a document denies.
+// allow it, or the default, and one that wants it confirmed wins over those that only
+// allow; then the query that the document delegates to, if it has one, must allow it
+// too. Without an evaluator such a document denies.
 func (p Policy) DecideTool(op ToolOp, rego Evaluator) Decision {
 	d := p.Tools.decide(op)
 	if !d.Allowed() || p.Tools.Rego == nil {
@@ -51,7 +52,18 @@ func (p Policy) DecideTool(op ToolOp, rego Evaluator) Decision {
 		return deny(orText(strings.Join(reasons, "; "), p.Tools.Rego.Reason))
 	}
 	return Decision{Effect: Allow, Rule: "tools.rego", Reason: orText(strings.Join(reasons, "; "), p.Tools.Rego.Reason),
-		Obligations: obligations, Line: p.Tools.Rego.Line}
+		Obligations: both(d.Obligations, obligations), Line: p.Tools.Rego.Line}
+}
+
+// both are the obligations of the rules and of the query, each once.
+func both(a, b []Obligation) []Obligation {
+	all := slices.Clone(a)
+	for _, o := range b {
+		if !slices.Contains(all, o) {
+			all = append(all, o)
+		}
+	}
+	return all
 }
 
 // decide is DecideTool for the rules alone. A host call is carried out by the
@@ -64,7 +76,7 @@ func (t ToolsPart) decide(op ToolOp) Decision {
 	deny := func(rule, reason string, line int) Decision {
 		d := Decision{Effect: Deny, Rule: rule, Reason: reason, Enforced: true, Line: line}
 		for _, r := range t.Rules {
-			if r.Effect == Allow && !slices.Contains(d.Nearest, r.Tool) && len(d.Nearest) < maxNearest {
+			if r.Effect != Deny && !slices.Contains(d.Nearest, r.Tool) && len(d.Nearest) < maxNearest {
 				d.Nearest = append(d.Nearest, r.Tool)
 			}
 		}
@@ -85,19 +97,27 @@ func (t ToolsPart) decide(op ToolOp) Decision {
 	}
 	var near *ToolRule
 	var why string
-	for i, r := range t.Rules {
-		if r.Effect != Allow || !r.about(op) {
-			continue
-		}
-		switch _, err := r.check(value); {
-		case err != nil:
-			near, why = &t.Rules[i], "the arguments are not what the rule allows: "+err.Error()
-		case r.Limits.ArgumentBytes > 0 && int64(len(arguments)) > r.Limits.ArgumentBytes:
-			near, why = &t.Rules[i], fmt.Sprintf("the arguments have %d bytes, at most %d are allowed", len(arguments), r.Limits.ArgumentBytes)
-		case r.Limits.Calls > 0 && op.Calls >= r.Limits.Calls:
-			near, why = &t.Rules[i], fmt.Sprintf("%d calls are allowed in a session, and were made", r.Limits.Calls)
-		default:
-			return Decision{Effect: Allow, Rule: r.ID, Reason: r.Reason, Line: r.Line}
+	// Those that want a confirmation first: where one speaks of these arguments, no
+	// other rule lets them through without it.
+	for _, effect := range []Effect{Confirm, Allow} {
+		for i, r := range t.Rules {
+			if r.Effect != effect || !r.about(op) {
+				continue
+			}
+			broken, mismatch := r.check(value)
+			over := r.Limits.over(op, len(arguments))
+			switch {
+			case mismatch != nil && !(broken && effect == Confirm):
+				near, why = &t.Rules[i], "the arguments are not what the rule allows: "+mismatch.Error()
+			case over != "" && effect == Confirm:
+				return deny(r.ID, over, r.Line)
+			case over != "":
+				near, why = &t.Rules[i], over
+			case effect == Confirm:
+				return Decision{Effect: Allow, Rule: r.ID, Reason: r.Reason, Obligations: []Obligation{ObligeConfirm}, Line: r.Line}
+			default:
+				return Decision{Effect: Allow, Rule: r.ID, Reason: r.Reason, Line: r.Line}
+			}
 		}
 	}
 	switch {
@@ -107,6 +127,17 @@ func (t ToolsPart) decide(op ToolOp) Decision {
 		return Decision{Effect: Allow, Rule: "default.tools", Reason: "host calls are open but for what a rule denies"}
 	}
 	return deny("default.tools", "no rule allows this host call", 0)
+}
+
+// over says which limit a call exceeds; empty for none.
+func (l ToolLimits) over(op ToolOp, size int) string {
+	switch {
+	case l.ArgumentBytes > 0 && int64(size) > l.ArgumentBytes:
+		return fmt.Sprintf("the arguments have %d bytes, at most %d are allowed", size, l.ArgumentBytes)
+	case l.Calls > 0 && op.Calls >= l.Calls:
+		return fmt.Sprintf("%d calls are allowed in a session, and were made", l.Calls)
+	}
+	return ""
 }
 
 // Looks reports whether the decision on a call depends on what it brings: its

@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,14 +142,12 @@ func (d *decoder) number(what string, high int64, to func(int64)) func(*node) {
 	}
 }
 
-var idPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9._-]{0,62}[a-z0-9])?$`)
-
 // id reads the name of a rule, or makes one up. Each is there once.
 func (d *decoder) id(n *node, given, made string) string {
 	id, line := given, n.line
 	if id == "" {
 		id = made
-	} else if !idPattern.MatchString(id) || strings.HasPrefix(id, "ground.") || strings.HasPrefix(id, "default.") {
+	} else if !isID(id) || strings.HasPrefix(id, "ground.") || strings.HasPrefix(id, "default.") {
 		d.fail(line, fmt.Sprintf("id %q", id), "use up to 64 lower-case letters, digits, dots and dashes; not ground. or default. at the beginning, which are the jail's own")
 	}
 	if first, ok := d.ids[id]; ok {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -105,8 +104,6 @@ func (d *decoder) caseSetup(n *node, before []CaseSetup) CaseSetup {
 	return s
 }
 
-var errnoPattern = regexp.MustCompile(`^E[A-Z0-9]{1,15}$`)
-
 func (d *decoder) oneCase(n *node, modes []Mode) Case {
 	c := Case{Line: n.line, Role: Roles[0], Purpose: Purposes[0]}
 	of := map[string]bool{} // keys that are there
@@ -144,7 +141,7 @@ func (d *decoder) oneCase(n *node, modes []Mode) Case {
 		field{"rule", false, d.text("rule", &c.Rule)},
 		field{"errno", false, note("errno", func(n *node) {
 			d.text("errno", &c.Errno)(n)
-			if d.err == nil && !errnoPattern.MatchString(c.Errno) {
+			if d.err == nil && !isErrno(c.Errno) {
 				d.fail(n.line, fmt.Sprintf("errno %q", c.Errno), "write the name that errno(3) has for it, such as EACCES")
 			}
 		})},

@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
 )
 
@@ -24,7 +23,7 @@ func (d *decoder) net(n *node, to *NetPart) {
 				field{"reason", true, d.text("reason", &r.Reason)})
 			switch {
 			case d.err != nil:
-			case !idPattern.MatchString(r.Name):
+			case !isID(r.Name):
 				d.fail(n.line, fmt.Sprintf("name %q", r.Name), "use lower-case letters, digits, dots and dashes")
 			case names[r.Name]:
 				d.fail(n.line, fmt.Sprintf("inbound name %q stands twice", r.Name), "give each port a name of its own")
@@ -81,10 +80,6 @@ func (d *decoder) netRule(n *node, number int) NetRule {
 	return r
 }
 
-// namePattern is a host name as DNS has it, in ASCII: labels of up to 63 letters,
-// digits, dashes and (in practice) underscores.
-var namePattern = regexp.MustCompile(`^[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?)*$`)
-
 // parseHost returns the canonical form of what a rule may name.
 func parseHost(text string) (string, error) {
 	if prefix, err := netip.ParsePrefix(text); err == nil {
@@ -110,7 +105,7 @@ func parseHost(text string) (string, error) {
 	switch {
 	case strings.Contains(plain, "*"):
 		return "", fmt.Errorf("has a * elsewhere than at the beginning: write *.example.com, or mode host for everything")
-	case len(plain) > 253 || !namePattern.MatchString(plain):
+	case len(plain) > 253 || !isHostName(plain):
 		return "", fmt.Errorf("is no host name, address or network: write a name in ASCII, without scheme, port and path")
 	case numeric(plain):
 		return "", fmt.Errorf("looks like an address in an old form: write it with four decimal numbers")

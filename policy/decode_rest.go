@@ -70,7 +70,7 @@ func (d *decoder) toolRule(n *node, number int) ToolRule {
 				field{"calls", false, d.number("calls", 1<<53, func(v int64) { r.Limits.Calls = v })},
 				field{"argument-bytes", false, d.number("argument-bytes", 1<<53, func(v int64) { r.Limits.ArgumentBytes = v })})
 		}},
-		field{"effect", true, word(d, "effect", &r.Effect, Allow, Deny)},
+		field{"effect", true, word(d, "effect", &r.Effect, Allow, Confirm, Deny)},
 		field{"reason", true, d.text("reason", &r.Reason)})
 	if d.err != nil {
 		return r

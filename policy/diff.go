@@ -40,9 +40,11 @@ func (d *differ) add(what, old, new string) {
 	}
 }
 
-// Brief is allow, deny (Linux refuses) or report (done, and reported), and the rule.
+// Brief is allow, confirm (once approved), deny (Linux refuses) or report (done, and reported), and the rule.
 func (d Decision) Brief() string {
 	switch {
+	case d.Allowed() && slices.Contains(d.Obligations, ObligeConfirm):
+		return "confirm (" + d.Rule + ")"
 	case d.Allowed():
 		return "allow (" + d.Rule + ")"
 	case d.Enforced:
@@ -52,7 +54,9 @@ func (d Decision) Brief() string {
 }
 
 // outcome is what a change is told by: two rules may say the same.
-func (d Decision) outcome() string { return string(d.Effect) + fmt.Sprint(d.Enforced && !d.Allowed()) }
+func (d Decision) outcome() string {
+	return fmt.Sprint(d.Effect, d.Enforced && !d.Allowed(), d.Obligations)
+}
 
 var diffKinds = []OpKind{Read, Write, Create, Remove, RenameFrom, Chmod, Exec}
 

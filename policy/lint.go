@@ -185,8 +185,10 @@ func (l *linter) tools() {
 				continue
 			}
 			switch {
-			case r.Effect == Allow && o.Effect == Deny:
+			case r.Effect != Deny && o.Effect == Deny:
 				l.add(r.Line, LevelWarning, id, fmt.Sprintf("unreachable: line %d denies it", o.Line))
+			case r.Effect == Allow && o.Effect == Confirm:
+				l.add(r.Line, LevelWarning, id, fmt.Sprintf("unreachable: line %d wants it confirmed", o.Line))
 			case r.Effect == o.Effect && o.Limits == (ToolLimits{}) && (o.Tool != r.Tool || j < i):
 				l.add(r.Line, LevelWarning, id, fmt.Sprintf("unreachable: line %d says it already", o.Line))
 			default:

@@ -4,11 +4,12 @@ package policy
 // system call family that does it.
 type OpKind string
 
-// The closed set of kinds. All but Read and Exec are writes: they change a
+// The closed set of kinds. All but Read, Exec and Load are writes: they change a
 // file, a directory or their metadata.
 const (
 	Read     OpKind = "read"     // open for reading, list, stat by content
 	Exec     OpKind = "exec"     // execute a program
+	Load     OpKind = "load"     // map a file so that its code can run, as a library is
 	Write    OpKind = "write"    // open for writing or appending
 	Create   OpKind = "create"   // make a regular file, fifo or device node
 	Truncate OpKind = "truncate" // cut or extend a file
@@ -22,15 +23,16 @@ const (
 	Chown    OpKind = "chown"    // change owner or group
 	Utime    OpKind = "utime"    // change time stamps
 	Xattr    OpKind = "xattr"    // set or remove an extended attribute
+	Socket   OpKind = "socket"   // connect or send to a Unix socket with a path
 
 	RenameFrom OpKind = "rename-from" // the old name
 	RenameTo   OpKind = "rename-to"   // the new name
 )
 
 var kinds = map[OpKind]bool{ // value: changes something
-	Read: false, Exec: false,
+	Read: false, Exec: false, Load: false,
 	Write: true, Create: true, Truncate: true, Mkdir: true, Remove: true, Rmdir: true,
-	Rename: true, Link: true, Symlink: true, Chmod: true, Chown: true, Utime: true, Xattr: true,
+	Rename: true, Link: true, Symlink: true, Chmod: true, Chown: true, Utime: true, Xattr: true, Socket: true,
 	RenameFrom: true, RenameTo: true,
 }
 

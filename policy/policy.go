@@ -49,6 +49,7 @@ type Standard struct {
 	Effect   Effect `json:"effect"`
 	Reason   string `json:"reason"`
 	Enforced bool   `json:"enforced,omitempty"` // of a deny: Linux refuses
+	Promoted bool   `json:"promoted,omitempty"` // of a deny: in every mode
 }
 
 // Net says which network a session has.
@@ -101,18 +102,17 @@ type Policy struct {
 	Env     Env       `json:"env"`
 }
 
-// ReportsReads says whether some reads are denied and not refused, so that they have
-// to be seen to be reported. A rule that is enforced in every mode asks for none, also
-// where nothing is there to hide.
-func (p Policy) ReportsReads() bool {
-	if p.ReadDefault.Effect == Deny && !p.ReadDefault.Enforced {
+// TellsReads says whether some reads are denied by rules that the mode decides about, so
+// that they have to be seen: to be reported, and to be told of in the same way where they
+// are refused. A rule that is enforced in every mode asks for none: there is no mode in
+// which somebody learns of it what enforce would refuse.
+func (p Policy) TellsReads() bool {
+	if p.ReadDefault.Effect == Deny && !p.ReadDefault.Promoted {
 		return true
 	}
-	refused := map[string]bool{}
-	for _, r := range p.Deny {
-		refused[r.ID] = refused[r.ID] || r.Enforced || r.Promoted
-	}
-	return slices.ContainsFunc(p.Deny, func(r Rule) bool { return r.Access.Has(AccessRead) && !refused[r.ID] })
+	return slices.ContainsFunc(p.Deny, func(r Rule) bool {
+		return r.Access.Has(AccessRead) && !r.Promoted
+	})
 }
 
 // Hidden says whether a path is kept from being seen at all, so that nobody inside
@@ -139,6 +139,12 @@ type HostLink struct {
 	Target string `json:"target"` // as it is written
 }
 
+// TopLink is a symbolic link in the root directory.
+type TopLink struct {
+	HostLink
+	Leads string // canonical: where it ends
+}
+
 // Found is what the host has at a path that a document names.
 type Found struct {
 	Exists bool
@@ -157,6 +163,7 @@ type Facts struct {
 	SessionDir string   // canonical absolute path
 	Home       string   // the operator's home directory; may be empty
 	State      []string // the launcher's own directories, never shown to a session
+	Extensions []string // where the launcher looks for extensions: never shown, and never made by a session
 	Net        Net      // what is set replaces the document's; none then holds in every mode
 	Limits     Limits   // what is set replaces the document's
 	Env        Env      // what is set is added to the document's
@@ -166,6 +173,9 @@ type Facts struct {
 	Sealed []Rule
 	// Links are symbolic links on the way to what is needed.
 	Links []HostLink
+	// Top are the symbolic links in the root directory, as a usr-merged system has them:
+	// each is shown where something is listed of what it leads to.
+	Top []TopLink
 	// Unjailed says that there is no jail: nothing is enforced.
 	Unjailed bool
 	// Paths has what the host has at each of Document.Paths. One that is missing

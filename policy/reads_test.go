@@ -2,9 +2,9 @@ package policy
 
 import "testing"
 
-// TestReportsReads: who is told of reads pays for each, so only a policy that has
+// TestTellsReads: who is told of reads pays for each, so only a policy that has
 // something to report of them says yes.
-func TestReportsReads(t *testing.T) {
+func TestTellsReads(t *testing.T) {
 	for _, c := range []struct {
 		name, fs string
 		mode     Mode
@@ -12,11 +12,12 @@ func TestReportsReads(t *testing.T) {
 	}{
 		{"no rule about reading", "rules: [{path: /srv/x, access: [write], effect: deny, reason: r}]", Report, false},
 		{"a rule that is reported", "rules: [{path: /srv/x, access: [read], effect: deny, reason: r}]", Report, true},
-		{"the same, enforced", "rules: [{path: /srv/x, access: [read], effect: deny, reason: r}]", Enforce, false},
+		{"the same, enforced", "rules: [{path: /srv/x, access: [read], effect: deny, reason: r}]", Enforce, true},
 		{"one that is enforced in every mode", "rules: [{path: /srv/x, access: [read], effect: deny, mode: enforce, reason: r}]", Report, false},
 		{"one that is only reported, in enforce", "rules: [{path: /srv/x, access: [read], effect: deny, mode: report, reason: r}]", Enforce, true},
 		{"a list of what may be read", "defaults: {read: {effect: deny, reason: r}}", Report, true},
-		{"that list, enforced", "defaults: {read: {effect: deny, reason: r}}", Enforce, false},
+		{"that list, enforced", "defaults: {read: {effect: deny, reason: r}}", Enforce, true},
+		{"that list, enforced in every mode", "defaults: {read: {effect: deny, mode: enforce, reason: r}}", Enforce, false},
 	} {
 		doc, err := Parse("test.yaml", []byte("version: 1\nname: x\nfs: {"+c.fs+"}\n"))
 		if err != nil {
@@ -27,7 +28,7 @@ func TestReportsReads(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
-			if got := p.ReportsReads(); got != c.want {
+			if got := p.TellsReads(); got != c.want {
 				t.Errorf("%s, there %v: %v", c.name, exists, got)
 			}
 		}

@@ -23,7 +23,47 @@ tools:
     - {id: mail, tool: "mail.*", effect: allow, reason: mail}
     - {id: never, tool: mail.send, schema: {required: [bcc]}, effect: deny, reason: no hidden readers}
     - {id: admin, tool: "admin.*", effect: deny, reason: never}
+    - {id: shown, tool: mail.delete, schema: {required: [all]}, limits: {calls: 3}, effect: confirm, reason: it cannot be undone}
 `
+
+func TestConfirmWinsOverAllowAndDenyOverBoth(t *testing.T) {
+	p := compiled(t, tools+"    - {id: last, tool: mail.delete, schema: {required: [everyone]}, effect: deny, reason: never}\n", Facts{SessionDir: "/s"}, Report)
+	for _, c := range []struct {
+		arguments string
+		calls     int64
+		rule      string
+		brief     string
+	}{
+		{`{"all": 1}`, 0, "shown", "confirm (shown)"},
+		{`{"one": 1}`, 0, "mail", "allow (mail)"},
+		{`{"all": 1}`, 3, "shown", "deny (shown)"},
+		{`{"one": 1}`, 3, "mail", "allow (mail)"},
+		{`{"all": 1, "everyone": 1}`, 0, "last", "deny (last)"},
+	} {
+		d := p.DecideTool(ToolOp{Tool: "mail.delete", Role: "sandbox", Purpose: "interactive", Arguments: json.RawMessage(c.arguments), Calls: c.calls}, nil)
+		if d.Rule != c.rule || d.Brief() != c.brief {
+			t.Errorf("%s after %d calls: %+v, want %s", c.arguments, c.calls, d, c.brief)
+		}
+	}
+	if _, err := Parse("t.yaml", []byte(strings.Replace(tools, "effect: allow", "effect: ask", 1))); err == nil || !strings.Contains(err.Error(), "allow, confirm, deny") {
+		t.Error(err)
+	}
+}
+
+// A query that allows does not take the confirmation away.
+func TestAQueryKeepsTheConfirmation(t *testing.T) {
+	p := compiled(t, tools+"  rego: {module: \"package x\", query: data.x.d, reason: the query}\n", Facts{SessionDir: "/s"}, Report)
+	d := p.DecideTool(ToolOp{Tool: "mail.delete", Role: "sandbox", Purpose: "interactive", Arguments: json.RawMessage(`{"all": 1}`)}, allows{})
+	if d.Rule != "tools.rego" || d.Brief() != "confirm (tools.rego)" || len(d.Obligations) != 1 {
+		t.Errorf("%+v", d)
+	}
+}
+
+type allows struct{}
+
+func (allows) Evaluate(ToolOp) (Effect, []string, []Obligation, error) {
+	return Allow, nil, []Obligation{ObligeConfirm}, nil
+}
 
 func TestHostCalls(t *testing.T) {
 	p := compiled(t, tools, Facts{SessionDir: "/s"}, Report)
@@ -58,7 +98,7 @@ func TestHostCalls(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", c.name, d, c.rule)
 		}
 	}
-	if d := p.DecideTool(ToolOp{Tool: "x"}, nil); len(d.Nearest) != 2 {
+	if d := p.DecideTool(ToolOp{Tool: "x"}, nil); len(d.Nearest) != 3 {
 		t.Errorf("nearest: %v", d.Nearest)
 	}
 }

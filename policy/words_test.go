@@ -52,7 +52,7 @@ func TestParseKind(t *testing.T) {
 		if got := ParseKind(string(kind)); got != kind || !got.Known() {
 			t.Errorf("%q gives %q", kind, got)
 		}
-		if kind.Changes() != (kind != Read && kind != Exec) {
+		if kind.Changes() != (kind != Read && kind != Exec && kind != Load) {
 			t.Errorf("%q: changes is %v", kind, kind.Changes())
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -25,10 +26,10 @@ func appendRecord(b []byte, r *Record) ([]byte, error) {
 	b = appendNumber(b, "cell", int64(r.Cell))
 	b = appendText(b, "scope", r.Scope)
 	b = appendNumber(b, "pid", int64(r.PID))
-	b = appendText(b, "program", r.Program)
+	b = appendPath(b, "program", r.Program)
 	b = append(b, `,"op":`...)
 	b = appendString(b, r.Op)
-	b = appendText(b, "target", r.Target)
+	b = appendPath(b, "target", r.Target)
 	b = appendText(b, "decision", r.Decision)
 	b = appendText(b, "rule", r.Rule)
 	b = appendText(b, "reason", r.Reason)
@@ -67,6 +68,44 @@ func appendText(b []byte, key, text string) []byte {
 	b = append(b, key...)
 	b = append(b, '"', ':')
 	return appendString(b, text)
+}
+
+// appendPath is appendText for bytes that a session has chosen: see [Unescape].
+func appendPath(b []byte, key, text string) []byte {
+	if strings.Contains(text, `\x`) {
+		var plain strings.Builder
+		for i := range len(text) {
+			if plain.WriteByte(text[i]); escaped(text[i:]) {
+				plain.WriteString("x5c")
+			}
+		}
+		text = plain.String()
+	}
+	return appendText(b, key, text)
+}
+
+// escaped reports whether text begins with what stands for a byte that is not UTF-8.
+func escaped(text string) bool {
+	return len(text) >= 4 && text[:2] == `\x` && strings.IndexByte(hexDigits, text[2]) >= 0 && strings.IndexByte(hexDigits, text[3]) >= 0
+}
+
+// Unescape returns the bytes that a record's target or program stands for. There a byte
+// that is not UTF-8 is \xNN, and a backslash that could be taken for the beginning of
+// one is \x5c: each name has a text of its own.
+func Unescape(text string) string {
+	if !strings.Contains(text, `\x`) {
+		return text
+	}
+	var out []byte
+	for i := 0; i < len(text); i++ {
+		if !escaped(text[i:]) {
+			out = append(out, text[i])
+			continue
+		}
+		out = append(out, byte(strings.IndexByte(hexDigits, text[i+2])<<4|strings.IndexByte(hexDigits, text[i+3])))
+		i += 3
+	}
+	return string(out)
 }
 
 const hexDigits = "0123456789abcdef"

@@ -72,12 +72,16 @@ type WriteError struct {
 }
 
 func (e *WriteError) Error() string {
-	text := fmt.Sprintf("audit log %s: %v", e.Path, e.Err)
+	return fmt.Sprintf("audit log %s: %v%s", e.Path, e.Err, roomFor(e.Err))
+}
+
+// roomFor is what to do about a file for which there is no room.
+func roomFor(err error) string {
 	switch {
-	case errors.Is(e.Err, syscall.ENOSPC), errors.Is(e.Err, syscall.EDQUOT), errors.Is(e.Err, syscall.EFBIG), errors.Is(e.Err, ErrLimit):
-		text += ": make room, or name another file"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG), errors.Is(err, ErrLimit):
+		return ": make room, or name another file"
 	}
-	return text
+	return ""
 }
 
 func (e *WriteError) Unwrap() error { return e.Err }

@@ -254,6 +254,40 @@ func TestTextsCannotPoseAsRecordsOrActOnATerminal(t *testing.T) {
 	}
 }
 
+// TestEachNameHasATextOfItsOwn: names that differ in bytes are told apart in a record,
+// and are known again from it.
+func TestEachNameHasATextOfItsOwn(t *testing.T) {
+	names := []string{"/a\xff", `/a\xff`, `/a\x5cxff`, `/a\x5c\xff`, `/a\\xff`, "/a\\\xff", `/a\xFF`, `/a\xf`, "/a\\x\xff", `/a\`, "/a\x5c", "/a\ufffd", "/a\xef\xbf", "/a\n", `/a\n`, "/é"}
+	l := newLog(t, Options{})
+	for _, n := range names {
+		must(t, l.Append(event("write", n)))
+	}
+	must(t, l.Close())
+	seen := map[string]string{}
+	for i, r := range records(t, l.Path()) {
+		if was, ok := seen[r.Target]; ok && was != names[i] {
+			t.Errorf("%q and %q are both %q", was, names[i], r.Target)
+		}
+		seen[r.Target] = names[i]
+		if got := Unescape(r.Target); got != names[i] {
+			t.Errorf("%q is recorded as %q, which is read as %q", names[i], r.Target, got)
+		}
+	}
+}
+
+func FuzzUnescape(f *testing.F) {
+	f.Add("/a\\x5c\xff")
+	f.Fuzz(func(t *testing.T, name string) {
+		line, err := appendRecord(nil, &Record{Seq: 1, Op: "write", Target: name, Source: SourceOS, Prev: Genesis})
+		must(t, err)
+		r, err := decodeRecord(line)
+		must(t, err)
+		if got := Unescape(r.Target); got != name {
+			t.Errorf("%q is recorded as %q, which is read as %q", name, r.Target, got)
+		}
+	})
+}
+
 func TestLongTextsAreCutAndRecordsHaveABound(t *testing.T) {
 	l := newLog(t, Options{})
 	r := event("write", "/"+strings.Repeat("é", maxTarget))

@@ -43,6 +43,8 @@ var ocsfActivity = map[string]struct{ class, activity int }{
 	"bind":                  {ocsfNetwork, 99},
 	"lookup":                {ocsfNetwork, 99},
 	"sendto":                {ocsfNetwork, 6},
+	OpShadowCarry:           {ocsfFile, 99},
+	OpShadowDrop:            {ocsfFile, 4},
 	OpSessionStart:          {ocsfAppLife, 3},
 	OpWorkerStart:           {ocsfAppLife, 3},
 	OpSessionEnd:            {ocsfAppLife, 4},

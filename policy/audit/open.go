@@ -33,7 +33,9 @@ type OpenError struct {
 	Err  error
 }
 
-func (e *OpenError) Error() string { return fmt.Sprintf("audit log %s: %v", e.Path, e.Err) }
+func (e *OpenError) Error() string {
+	return fmt.Sprintf("audit log %s: %v%s", e.Path, e.Err, roomFor(e.Err))
+}
 
 func (e *OpenError) Unwrap() error { return e.Err }
 

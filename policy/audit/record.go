@@ -13,7 +13,7 @@ const (
 	SourceOS       Source = "os"       // Linux: a system call that was observed or refused
 	SourceHook     Source = "hook"     // the interpreter's audit hook
 	SourceDeclared Source = "declared" // a module, by its own word
-	SourceHost     Source = "host"     // a call of the worker to the launcher
+	SourceHost     Source = "host"     // a call of the worker to the launcher, or a command on the host
 	SourceKernel   Source = "kernel"   // the launcher itself: the session's life
 )
 
@@ -46,6 +46,13 @@ const (
 	OpRepair       = "audit.repair" // what Open found and cut off
 	OpGap          = "audit.gap"    // records that could not be written; count says how many
 	OpOther        = "other"        // of a flood: operations that are only counted
+
+	// Of the commands about layers.
+	OpShadowCommit  = "shadow.commit"  // begins; facts: layer, directory, paths and options
+	OpShadowCarry   = "shadow.carry"   // one change, about to be made on the host, or not carried over
+	OpShadowDiscard = "shadow.discard" // begins; facts: layer, directory, changes
+	OpShadowDrop    = "shadow.drop"    // one change, about to be dropped
+	OpShadowEnd     = "shadow.end"     // reason: the error; facts: done, refused, left, removed
 )
 
 // Record is one decision or one event.
@@ -63,8 +70,8 @@ type Record struct {
 	Program string `json:"program,omitempty"`
 	// Op is what was done or attempted.
 	Op string `json:"op"`
-	// Target is the canonical path or address. Bytes that are not UTF-8 stand as
-	// \xNN.
+	// Target is the canonical path or address. In a log, bytes that are not UTF-8 stand as
+	// \xNN: [Unescape] says which.
 	Target   string `json:"target,omitempty"`
 	Decision string `json:"decision,omitempty"`
 	Rule     string `json:"rule,omitempty"`

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/netip"
 	"path"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -44,6 +43,8 @@ type Operation struct {
 	Replaces bool   `json:"replaces,omitempty"` // policy.Op.Replaces, in any of them
 	Proto    string `json:"proto,omitempty"`    // policy.NetOp.Proto
 	Addr     string `json:"addr,omitempty"`     // policy.NetOp.Addr, of a name
+	Role     string `json:"role,omitempty"`     // policy.ToolOp.Role; empty for the sandbox
+	Purpose  string `json:"purpose,omitempty"`  // policy.ToolOp.Purpose; empty for interactive
 }
 
 // Recording is what logs tell of operations. Only what was recorded is in it: a
@@ -67,6 +68,9 @@ const (
 	FactReplaces = "replaces" // true: something else lost its name to it
 	FactProto    = "proto"    // udp
 	FactAddr     = "addr"     // that a name led to, where it was denied for that
+	FactCall     = "call"     // of a host call and its return: which one
+	FactRole     = "role"     // of who made it; the sandbox where nothing is said
+	FactPurpose  = "purpose"  // of its cell; interactive where nothing is said
 )
 
 // Operations reads a log for what a policy can be asked about. The log may be of any
@@ -76,6 +80,7 @@ func Operations(r io.Reader) (Recording, error) {
 	type key struct {
 		run                           int
 		op, target, decision, program string
+		role, purpose                 string
 		proto, addr                   string
 		source                        Source
 	}
@@ -110,11 +115,13 @@ func Operations(r io.Reader) (Recording, error) {
 		o.Replaces, _ = record.Facts[FactReplaces].(bool)
 		o.Proto, _ = record.Facts[FactProto].(string)
 		o.Addr, _ = record.Facts[FactAddr].(string)
+		o.Role, _ = record.Facts[FactRole].(string)
+		o.Purpose, _ = record.Facts[FactPurpose].(string)
 		if o.Target == "" || o.Op == OpOther || strings.HasPrefix(o.Target, "(") {
 			out.Left += o.Count
 			continue
 		}
-		k := key{o.Run, o.Op, o.Target, o.Decision, o.Program, o.Proto, o.Addr, o.Source}
+		k := key{o.Run, o.Op, o.Target, o.Decision, o.Program, o.Role, o.Purpose, o.Proto, o.Addr, o.Source}
 		if at, ok := seen[k]; ok {
 			known := &out.Operations[at]
 			known.Count += o.Count
@@ -135,10 +142,13 @@ func Operations(r io.Reader) (Recording, error) {
 func (r Record) operation() bool {
 	switch r.Op {
 	case OpHostCall:
-		// What was let through, and is no matter of the policy's, has no rule.
-		return r.Denial() || r.Decision == Allowed && r.Rule != ""
+		// What was let through, and is no matter of the policy's, has no rule; what the
+		// door itself refuses has one of its own.
+		return (r.Denial() || r.Decision == Allowed && r.Rule != "") && !strings.HasPrefix(r.Rule, "host.")
 	case OpOther:
 		return true
+	case OpShadowCarry, OpShadowDrop:
+		return false // somebody on the host has decided
 	}
 	return r.Denial() && r.Source != SourceKernel
 }
@@ -184,6 +194,12 @@ func (o Operation) Decide(p policy.Policy) (policy.Decision, error) {
 	}
 	if o.Op == OpHostCall {
 		op := policy.ToolOp{Tool: o.Target, Role: policy.Roles[0], Purpose: policy.Purposes[0]}
+		if o.Role != "" {
+			op.Role = o.Role
+		}
+		if o.Purpose != "" {
+			op.Purpose = o.Purpose
+		}
 		if p.Tools.Looks(op) {
 			return cannot("the arguments of host calls are not recorded, and the policy looks at them")
 		}
@@ -207,7 +223,7 @@ func (o Operation) FileOp() (policy.Op, bool) {
 	if o.Op == OpHostCall || o.Op == string(policy.Connect) || o.Op == string(policy.Bind) || o.Op == string(policy.Lookup) || !strings.HasPrefix(o.Target, "/") {
 		return policy.Op{}, false
 	}
-	return policy.Op{Kind: policy.ParseKind(o.Op), Path: o.Target, Creates: o.Creates, Replaces: o.Replaces}, true
+	return policy.Op{Kind: policy.ParseKind(o.Op), Path: Unescape(o.Target), Creates: o.Creates, Replaces: o.Replaces}, true
 }
 
 // NetOp is the operation on the network that o tells; false where it tells another
@@ -239,8 +255,8 @@ func (o Operation) NetOp() (policy.NetOp, bool, error) {
 	return op, true, nil
 }
 
-// Plain reports whether the target is known byte by byte: bytes that are not UTF-8
-// stand in a record as \xNN, which a name may hold as well.
+// Plain reports whether the target is a text, which a document can name.
 func (o Operation) Plain() bool {
-	return utf8.ValidString(o.Target) && !strings.Contains(o.Target, `\x`) && !slices.Contains([]byte(o.Target), 0)
+	name := Unescape(o.Target)
+	return utf8.ValidString(name) && strings.IndexByte(name, 0) < 0
 }

@@ -37,7 +37,8 @@ type Verification struct {
 	// Findings are in the order of the file. Empty: all that was acknowledged is
 	// there as it was written.
 	Findings []Finding `json:"findings"`
-	// Notes are what a kill of the writer explains.
+	// Notes are what a kill of the writer explains, and host calls of which nobody knows
+	// whether they were done.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -103,6 +104,7 @@ type checker struct {
 	headHash string // of the record that the head names
 	bytes    int64  // of all lines with an end
 	torn     int64  // bytes of a last line without one, as far as they were read; -1 for none
+	calls    unknown
 }
 
 func (c *checker) add(line int64, format string, args ...any) {
@@ -143,6 +145,7 @@ func (c *checker) run(r io.Reader) (Verification, error) {
 func (c *checker) record(e Entry) {
 	r, fits := e.Record, e.Record.Prev == c.hash
 	c.found.Records++
+	c.calls.add(e.Line, r)
 	if c.pending != 0 {
 		c.bad = c.bad || !fits
 		c.resolve(fits)
@@ -231,6 +234,7 @@ func (c *checker) finish(lines int64) {
 		}
 		c.found.Notes = append(c.found.Notes, why)
 	}
+	c.found.Notes = append(c.found.Notes, c.calls.notes(c.found.Live)...)
 }
 
 // Clean reports whether nothing was found yet.
