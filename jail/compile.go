@@ -44,6 +44,7 @@ func Compile(spec Spec, host Features) (*plan.Plan, error) {
 	c.plan.Worker = plan.Worker{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir}
 	c.stage(plan.Step{Op: plan.OpWorker, Path: spec.Argv[0],
 		Reason: "the worker is born from the restricted thread, in a session of its own, with its named descriptors and no others"})
+	c.room()
 	if c.slots > maxSlots {
 		return nil, &SpecError{"mounts", strconv.Itoa(c.slots), "more than " + strconv.Itoa(maxSlots) + " trees to pass on: bind fewer paths"}
 	}
@@ -107,6 +108,9 @@ func (c *compiler) check() error {
 	for _, s := range s.Shadow {
 		paths["shadowed directory "+s.Path], paths["layer of "+s.Path] = s.Path, s.Layer
 	}
+	if s.Room != "" {
+		paths["room"] = s.Room
+	}
 	for what, p := range paths {
 		if !path.IsAbs(p) || path.Clean(p) != p || strings.ContainsRune(p, 0) {
 			return &SpecError{what, strconv.Quote(p), "not a clean absolute path"}
@@ -118,6 +122,9 @@ func (c *compiler) check() error {
 		}
 	}
 	if err := c.checkShadow(); err != nil {
+		return err
+	}
+	if err := c.checkRoom(); err != nil {
 		return err
 	}
 	return c.checkPlaces()

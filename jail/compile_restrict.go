@@ -111,6 +111,10 @@ func (c *compiler) landlock() {
 				add(b.Target, landlock.Writable(abi))
 			}
 		}
+		if c.spec.Room != "" {
+			// Linux asks the directories above a mount point, not what is mounted there.
+			add(c.spec.Room, landlock.Writable(abi))
+		}
 	}
 	for _, g := range c.spec.Grants {
 		set := landlock.Parts(abi, g.Modify, g.Create, g.Remove)
@@ -181,6 +185,9 @@ func (c *compiler) witness() {
 		if c.host.LandlockABI > 0 {
 			check("write-landlock", "create", "/run/cellblock/witness", "Landlock refuses where the mount would not", "EACCES")
 		}
+	}
+	if c.spec.Room != "" && c.spec.Tree == TreeReadOnly {
+		check("room", "create", c.spec.Room+"/.cellblock-witness", "beside the directory that is attached later nothing can be made", "EROFS")
 	}
 	c.witnessShadow(check)
 	// What is not there, or out of the user's reach, is no way in.

@@ -60,6 +60,13 @@ func ruled() Spec {
 	return s
 }
 
+// roomed is a spec whose session comes later.
+func roomed() Spec {
+	s := handMadeSpec(TreeReadOnly)
+	s.Binds, s.Dir, s.Room = nil, "/", "/home/u"
+	return s
+}
+
 // shadowed is a spec whose changes go to layers.
 func shadowed(privileged bool) Spec {
 	s := handMadeSpec(TreeShadow)
@@ -118,6 +125,8 @@ func TestGoldenPlans(t *testing.T) {
 		"report-no-landlock-nocgroup": {handMadeSpec(TreeWritable), handMade(false).Without(Landlock, Cgroup)},
 		"shadow-root":                 {shadowed(true), handMade(true)},
 		"shadow-user":                 {shadowed(false), handMade(false)},
+		"room-root":                   {roomed(), handMade(true)},
+		"room-user":                   {roomed(), handMade(false)},
 		"ruled-root":                  {ruled(), handMade(true)},
 		"ruled-user":                  {ruled(), handMade(false)},
 	} {

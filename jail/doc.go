@@ -16,6 +16,8 @@
 //
 // The start is witnessed: before the worker is born the jailed thread itself
 // tries what is forbidden, and Start compares the results with the plan.
+// A jail with a room (Spec.Room) gets one directory more when it runs
+// (Process.Attach), which the launcher looks at in its turn.
 // Why a stage of our own starts the worker stands in adr-001-own-stage.md.
 //
 // # Limitations

@@ -206,7 +206,7 @@ var remedies = map[Feature]string{
 	CgroupMemory:     "delegate the memory controller to this user (systemd: Delegate=yes, or start with systemd-run --user --scope), or run as root",
 	CgroupTasks:      "delegate the pids controller to this user (systemd: Delegate=yes, or start with systemd-run --user --scope), or run as root",
 	Cgroup:           "delegate the memory and pids controllers to this user (systemd: Delegate=yes, or start with systemd-run --user --scope), or run as root",
-	CgroupKill:       "use Linux 5.14 or later with cgroup v2 mounted",
+	CgroupKill:       "use Linux 5.14 or later with cgroup v2 mounted, and delegated to this user",
 	IDMappedMount:    "use Linux 5.12 or later and a file system that supports id-mapped mounts, or run as an ordinary user",
 	MountSetattr:     "use Linux 5.12 or later",
 	MemfdExec:        "set sysctl vm.memfd_noexec to 0 or 1",

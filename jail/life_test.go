@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		launcherMain()
 	}
 	// The one goroutine that lives as long as the launcher is the spawner's.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cellblock/jail.spawning"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cellblock/jail/spawner.spawning"))
 }
 
 const daemon = `import os, sys, time

@@ -166,6 +166,11 @@ type Spec struct {
 	// Sockets are made in the network of NetNone and passed to the launcher; see
 	// Process.Sockets.
 	Sockets []Socket
+	// Room is a directory of the host below which one more bind is attached once the jail
+	// runs, see Process.Attach; empty for none. Until then, and beside it, the tree there
+	// is as it is elsewhere. Landlock allows changes in the whole room, so that only
+	// mounts refuse those beside the bind.
+	Room string
 	// Observe has the launcher told of the system calls that change files, execute
 	// programs and connect; see StartOptions.Told. It needs SeccompNotify.
 	Observe bool

@@ -200,6 +200,9 @@ func (s *starting) makeGroup() error {
 			}
 		}
 		group, err := cgroup.New(st.Path, limits)
+		if ranOut(err) {
+			return fmt.Errorf("cgroup: %w", err) // the host has it, and the next start may get it
+		}
 		if err != nil {
 			if len(st.Limits) > 0 {
 				return &MissingFeatureError{Cgroup, err.Error(), remedies[Cgroup]}
@@ -210,12 +213,21 @@ func (s *starting) makeGroup() error {
 		}
 		s.group = group
 		for _, u := range group.Unenforced() {
+			if ranOut(u.Why) {
+				return fmt.Errorf("cgroup: %s: %w", u.What, u.Why)
+			}
 			if u.What == "memory" || u.What == "tasks" {
 				return &MissingFeatureError{Cgroup, u.What + ": " + u.Why.Error(), remedies[Cgroup]}
 			}
 		}
 	}
 	return nil
+}
+
+// ranOut says of an error that this process or the host has run out of something, which
+// is no word on what the host can do.
+func ranOut(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOMEM)
 }
 
 // stageCaps are what the set-up needs: mounts, loopback, bounding set.
@@ -300,6 +312,9 @@ func (s *starting) explainSpawn(err error) error {
 	if errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EACCES) {
 		found := ExplainUserNamespace(err)
 		return &MissingFeatureError{UserNamespace, found.Why, found.Remedy}
+	}
+	if errors.Is(err, syscall.EAGAIN) {
+		err = fmt.Errorf("%w: no more processes may be made: end some, or raise the limit of this user (ulimit -u) or of this service (TasksMax= of a systemd unit)", err)
 	}
 	for _, st := range s.plan.StepsOf(plan.Launcher) {
 		if st.Op == plan.OpSpawn {

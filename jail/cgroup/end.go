@@ -79,6 +79,12 @@ func (g *Group) release() {
 		_ = g.v2file.Close()
 		g.v2file = nil
 	}
+	for _, f := range g.counters {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	g.counters = nil
 	g.leaf.back()
 	g.leaf = nil
 }

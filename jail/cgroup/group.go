@@ -50,6 +50,9 @@ type Group struct {
 	leaf   *leaf
 	lacks  []Unenforced
 	closed bool
+
+	counters map[counterFile]*os.File // that are asked for often; nil for one that is not there
+	text     []byte                   // of the newest one read
 }
 
 // member is the group's directory in one v1 hierarchy, and the launcher's own.

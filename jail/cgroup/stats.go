@@ -1,8 +1,11 @@
 package cgroup
 
 import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/cgroups"
@@ -23,59 +26,121 @@ type Stats struct {
 	TasksHits uint64
 }
 
+// Used is what a group has used: the part of Stats that is asked for often.
+type Used struct {
+	CPU        time.Duration
+	MemoryPeak uint64
+	Tasks      uint64
+}
+
 // Stats reads the counters. After Close they are all 0.
 func (g *Group) Stats() Stats {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var s Stats
 	if g.closed {
-		return s
+		return Stats{}
 	}
+	used := g.used()
+	s := Stats{CPU: used.CPU, MemoryPeak: used.MemoryPeak, Tasks: used.Tasks}
+	switch {
+	case g.memory.dir == "":
+	case g.memory.v2:
+		s.MemoryNow = value(read(g.memory.dir, "memory.current"))
+		s.MemoryPeak = max(s.MemoryPeak, s.MemoryNow)
+		s.OOMKills = key(read(g.memory.dir, "memory.events"), "oom_kill")
+	default:
+		s.MemoryNow = value(read(g.memory.dir, "memory.usage_in_bytes"))
+		s.OOMKills = key(read(g.memory.dir, "memory.oom_control"), "oom_kill")
+	}
+	if g.tasks.dir != "" {
+		s.TasksHits = key(read(g.tasks.dir, "pids.events"), "max")
+	}
+	return s
+}
+
+// Used reads what has been used, in one system call a counter: the files stay open from
+// the first time to Close.
+func (g *Group) Used() Used {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return Used{}
+	}
+	return g.used()
+}
+
+func (g *Group) used() (u Used) {
 	if g.v2 != "" {
-		s.CPU = time.Duration(key(g.v2, "cpu.stat", "usage_usec")) * time.Microsecond
+		u.CPU = time.Duration(key(g.counter(g.v2, "cpu.stat"), "usage_usec")) * time.Microsecond
 	} else {
 		for _, m := range g.v1 {
-			if exists(m.dir, "cpuacct.usage") {
-				s.CPU = time.Duration(value(m.dir, "cpuacct.usage"))
+			if text := g.counter(m.dir, "cpuacct.usage"); len(text) > 0 {
+				u.CPU = time.Duration(value(text))
 			}
 		}
 	}
 	switch {
 	case g.memory.dir == "":
 	case g.memory.v2:
-		s.MemoryNow = value(g.memory.dir, "memory.current")
-		s.MemoryPeak = max(value(g.memory.dir, "memory.peak"), s.MemoryNow)
-		s.OOMKills = key(g.memory.dir, "memory.events", "oom_kill")
+		text := g.counter(g.memory.dir, "memory.peak")
+		if len(text) == 0 { // before Linux 5.19
+			text = g.counter(g.memory.dir, "memory.current")
+		}
+		u.MemoryPeak = value(text)
 	default:
-		s.MemoryNow = value(g.memory.dir, "memory.usage_in_bytes")
-		s.MemoryPeak = value(g.memory.dir, "memory.max_usage_in_bytes")
-		s.OOMKills = key(g.memory.dir, "memory.oom_control", "oom_kill")
+		u.MemoryPeak = value(g.counter(g.memory.dir, "memory.max_usage_in_bytes"))
 	}
 	if g.tasks.dir != "" {
-		s.Tasks = value(g.tasks.dir, "pids.current")
-		s.TasksHits = key(g.tasks.dir, "pids.events", "max")
+		u.Tasks = value(g.counter(g.tasks.dir, "pids.current"))
 	}
-	return s
+	return u
 }
 
-func value(dir, file string) uint64 {
+// counter is the text of a file of the group, which stays open; empty for one that is
+// not there. It is good until the next one is read. The caller holds the lock.
+func (g *Group) counter(dir, file string) []byte {
+	at := counterFile{dir, file}
+	f, known := g.counters[at]
+	if !known {
+		var err error
+		if f, err = cgroups.OpenFile(dir, file, os.O_RDONLY); err != nil {
+			f = nil
+		}
+		if g.counters == nil {
+			g.counters, g.text = map[counterFile]*os.File{}, make([]byte, 4096)
+		}
+		g.counters[at] = f
+	}
+	if f == nil {
+		return nil
+	}
+	n, err := f.ReadAt(g.text, 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil
+	}
+	return g.text[:n]
+}
+
+// counterFile is a file of a group.
+type counterFile struct{ dir, name string }
+
+func read(dir, file string) []byte {
 	text, err := cgroups.ReadFile(dir, file)
 	if err != nil {
-		return 0
+		return nil
 	}
-	n, _ := strconv.ParseUint(strings.TrimSpace(text), 10, 64)
+	return []byte(text)
+}
+
+func value(text []byte) uint64 {
+	n, _ := strconv.ParseUint(string(bytes.TrimSpace(text)), 10, 64) // empty: 0
 	return n
 }
 
-func key(dir, file, name string) uint64 {
-	text, err := cgroups.ReadFile(dir, file)
-	if err != nil {
-		return 0
-	}
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, name+" "); ok {
-			n, _ := strconv.ParseUint(strings.TrimSpace(rest), 10, 64)
-			return n
+func key(text []byte, name string) uint64 {
+	for line := range bytes.Lines(text) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name+" ")); ok {
+			return value(rest)
 		}
 	}
 	return 0

@@ -24,15 +24,21 @@ package holder
 
 static char stack[16384] __attribute__((aligned(16)));
 
+static pid_t holds_for;
+
 // hold must not return, and must call nothing that needs a thread of its own.
 static int hold(void *unused) {
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	// A caller that was killed before that sends no signal.
+	if (getppid() != holds_for)
+		_exit(1);
 	for (;;)
 		pause();
 }
 
 static int hold_users(void) {
 	sigset_t all, before;
+	holds_for = getpid();
 	sigfillset(&all);
 	// The child takes the mask over. With Go's handlers unblocked a signal to the
 	// process group would run them on this stack.

@@ -47,7 +47,7 @@ var common = []call{
 	{unix.SYS_FCHMODAT2, "fchmodat2", func(l *look) []Op { return l.alter(Chmod, 0, 1, l.arg(3)) }},
 	{unix.SYS_FCHOWN, "fchown", func(l *look) []Op { return l.descriptor(Chown) }},
 	{unix.SYS_FCHOWNAT, "fchownat", func(l *look) []Op { return l.alter(Chown, 0, 1, l.arg(4)) }},
-	{unix.SYS_UTIMENSAT, "utimensat", func(l *look) []Op { return l.alter(Utime, 0, 1, l.arg(3)) }},
+	{unix.SYS_UTIMENSAT, "utimensat", (*look).utimensat},
 	{unix.SYS_SETXATTR, "setxattr", func(l *look) []Op { return l.alter(Xattr, none, 0, 0) }},
 	{unix.SYS_LSETXATTR, "lsetxattr", func(l *look) []Op { return l.alter(Xattr, none, 0, unix.AT_SYMLINK_NOFOLLOW) }},
 	{unix.SYS_FSETXATTR, "fsetxattr", func(l *look) []Op { return l.descriptor(Xattr) }},
@@ -60,6 +60,9 @@ var common = []call{
 
 	{unix.SYS_EXECVE, "execve", func(l *look) []Op { return l.exec(none, 0, 0) }},
 	{unix.SYS_EXECVEAT, "execveat", func(l *look) []Op { return l.exec(0, 1, l.arg(4)) }},
+	{unix.SYS_MMAP, "mmap", (*look).mmap},
+	{unix.SYS_MPROTECT, "mprotect", (*look).mprotect},
+	{unix.SYS_PKEY_MPROTECT, "pkey_mprotect", (*look).mprotect},
 	{unix.SYS_CONNECT, "connect", func(l *look) []Op { return l.address(Connect, l.args[1], l.arg(2)) }},
 	{unix.SYS_BIND, "bind", func(l *look) []Op { return l.address(Bind, l.args[1], l.arg(2)) }},
 	{unix.SYS_SENDMSG, "sendmsg", func(l *look) []Op { return l.message(l.args[1]) }},
@@ -83,11 +86,15 @@ var byNumber = func() []call {
 	return table
 }()
 
+// asked are the calls of which the filter tells for some arguments other than flags of
+// openers.
+var asked = []int{unix.SYS_MMAP, unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT, unix.SYS_IOCTL, unix.SYS_SENDTO}
+
 // watched are the calls of which the filter tells whatever their arguments.
 var watched = func() []int {
 	var numbers []int
 	for nr, c := range byNumber {
-		looked := nr == unix.SYS_IOCTL || nr == unix.SYS_SENDTO || slices.ContainsFunc(openers, func(o opener) bool { return o.nr == nr })
+		looked := slices.Contains(asked, nr) || slices.ContainsFunc(openers, func(o opener) bool { return o.nr == nr })
 		if c.read != nil && !looked {
 			numbers = append(numbers, nr)
 		}

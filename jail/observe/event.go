@@ -15,8 +15,15 @@ type Event struct {
 	// is not there: see Op.Absent.
 	Ops []Op
 
-	waits func() bool
+	waits  func() bool
+	refuse func()
 }
+
+// Refuse has the call fail with EACCES instead of going on. Whoever is told may ask for it
+// until it returns. It is no boundary for a program that means to get around it: one that
+// changes what the call's pointers lead to after the look is refused, or not, for another
+// path than the one it reaches.
+func (e Event) Refuse() { e.refuse() }
 
 // Waits says whether the thread still waits for an answer. One that has ended may have
 // left its number to another, so that what was read is not of this call: whoever keeps
@@ -44,8 +51,9 @@ type Op struct {
 	Path     string
 	Creates  bool // a Write makes the file
 	Replaces bool // a RenameTo takes the place of something
-	// Absent says that nothing is shown at the path, so that the call will fail; what
-	// the jail covers is told of in this way.
+	// Absent says that what the call needs is not shown, at the path or on the way
+	// there, so that it will fail; what the jail covers, or does not list, is told of in
+	// this way.
 	Absent   bool
 	Addr     netip.AddrPort // of Connect and Bind
 	Datagram bool           // not a stream
@@ -69,6 +77,8 @@ const (
 	Utime      = "utime"
 	Xattr      = "xattr"
 	Exec       = "exec"
+	Socket     = "socket" // connects or sends to a Unix socket with a path
+	Load       = "load"   // maps a file so that its code can run
 	Connect    = "connect"
 	Bind       = "bind"
 )

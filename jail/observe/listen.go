@@ -163,9 +163,11 @@ func (l *Listener) one() error {
 	}
 }
 
-// answer looks at a call, tells of it and lets it go on. The lock is held.
+// answer looks at a call, tells of it and lets it go on, or refuses it for who was told. The lock is held.
 func (l *Listener) answer(n *notification) error {
+	reply := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
 	if event, ok := l.look(n); ok {
+		event.refuse = func() { reply = response{id: n.id, err: -int32(unix.EACCES)} }
 		switch {
 		case l.told != nil:
 			l.told(event)
@@ -175,8 +177,7 @@ func (l *Listener) answer(n *notification) error {
 			}
 		}
 	}
-	goOn := response{id: n.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
-	if err := l.ioctl(ioctlSend, unsafe.Pointer(&goOn)); err != nil && err != unix.ENOENT {
+	if err := l.ioctl(ioctlSend, unsafe.Pointer(&reply)); err != nil && err != unix.ENOENT {
 		return err // ENOENT: it does not wait any more
 	}
 	return nil

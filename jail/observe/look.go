@@ -1,6 +1,7 @@
 package observe
 
 import (
+	"bytes"
 	"encoding/binary"
 	"net/netip"
 
@@ -65,6 +66,8 @@ func (l *look) open(dir, name, flags int) []Op {
 		return unknown(Write)
 	case at.state == nowhere:
 		return nil
+	case at.state == beyond:
+		return l.opensBeyond(at.path, flags)
 	case flags&tmpfileBit != 0:
 		if at.state != directory {
 			return nil
@@ -90,6 +93,20 @@ func (l *look) open(dir, name, flags int) []Op {
 	return nil
 }
 
+// opensBeyond is what an open to write would do if the directory were there.
+func (l *look) opensBeyond(name string, flags int) []Op {
+	creates := flags&unix.O_CREAT != 0
+	switch {
+	case flags&tmpfileBit != 0:
+		return []Op{{Kind: Create, Path: name + "/(without a name)", Absent: true}}
+	case flags&unix.O_ACCMODE != unix.O_RDONLY:
+		return []Op{{Kind: Write, Path: name, Creates: creates, Absent: true}}
+	case creates:
+		return []Op{{Kind: Create, Path: name, Absent: true}}
+	}
+	return []Op{{Kind: Truncate, Path: name, Absent: true}}
+}
+
 // read reads an open that changes nothing. Only a filter that was asked to tells of
 // it.
 func (l *look) read(dir, name, flags int) []Op {
@@ -100,7 +117,7 @@ func (l *look) read(dir, name, flags int) []Op {
 	case at.state == nowhere, at.state == present && flags&unix.O_DIRECTORY != 0:
 		return nil
 	}
-	return []Op{{Kind: Read, Path: at.path, Absent: at.state == absent}}
+	return []Op{{Kind: Read, Path: at.path, Absent: at.missing()}}
 }
 
 // openat2 has its flags in memory, struct open_how.
@@ -130,10 +147,10 @@ func (l *look) make(kind string, dir, name int) []Op {
 	switch {
 	case !ok:
 		return unknown(kind)
-	case at.state != absent:
+	case !at.missing():
 		return nil
 	}
-	return []Op{{Kind: kind, Path: at.path}}
+	return []Op{{Kind: kind, Path: at.path, Absent: at.state == beyond}}
 }
 
 func (l *look) remove(dir, name int, directories bool) []Op {
@@ -145,10 +162,10 @@ func (l *look) remove(dir, name int, directories bool) []Op {
 	switch {
 	case !ok:
 		return unknown(kind)
-	case at.state == nowhere, at.state != absent && (at.state == directory) != directories:
+	case at.state == nowhere, !at.missing() && (at.state == directory) != directories:
 		return nil
 	}
-	return []Op{{Kind: kind, Path: at.path, Absent: at.state == absent}}
+	return []Op{{Kind: kind, Path: at.path, Absent: at.missing()}}
 }
 
 func (l *look) rename(fromDir, fromName, toDir, toName, flags int) []Op {
@@ -165,7 +182,7 @@ func (l *look) rename(fromDir, fromName, toDir, toName, flags int) []Op {
 		return nil
 	}
 	exchange := flags&unix.RENAME_EXCHANGE != 0
-	lacks := from.state == absent || exchange && !there
+	lacks := from.missing() || to.state == beyond || exchange && !there
 	return []Op{{Kind: RenameFrom, Path: from.path, Replaces: exchange, Absent: lacks},
 		{Kind: RenameTo, Path: to.path, Replaces: there || exchange, Absent: lacks}}
 }
@@ -180,7 +197,7 @@ func (l *look) alter(kind string, dir, name, flags int) []Op {
 	case at.state == nowhere:
 		return nil
 	}
-	return []Op{{Kind: kind, Path: at.path, Absent: at.state == absent}}
+	return []Op{{Kind: kind, Path: at.path, Absent: at.missing()}}
 }
 
 func (l *look) existing(dir, name, flags int) (place, bool) {
@@ -197,13 +214,29 @@ func (l *look) existing(dir, name, flags int) (place, bool) {
 	return l.find(dir, name, flags&unix.AT_SYMLINK_NOFOLLOW == 0)
 }
 
+// utimensat reads the two times, struct timespec of 16 bytes each. With both to be left
+// as they are Linux does nothing at all, and looks at no path (utimensat(2)).
+func (l *look) utimensat() []Op {
+	if l.args[2] != 0 {
+		times, err := memory(l.tid, l.args[2], 32)
+		if err != nil {
+			return nil // EFAULT for the call as well
+		}
+		left := func(at int) bool { return binary.LittleEndian.Uint64(times[at:]) == unix.UTIME_OMIT }
+		if left(8) && left(24) {
+			return nil
+		}
+	}
+	return l.alter(Utime, 0, 1, l.arg(3))
+}
+
 func (l *look) exec(dir, name, flags int) []Op {
 	at, ok := l.existing(dir, name, flags)
 	switch {
 	case !ok:
 		return unknown(Exec)
-	case at.state == present, at.state == absent:
-		return []Op{{Kind: Exec, Path: at.path, Absent: at.state == absent}}
+	case at.state == present, at.missing():
+		return []Op{{Kind: Exec, Path: at.path, Absent: at.missing()}}
 	case at.state == nowhere && flags&unix.AT_EMPTY_PATH != 0:
 		return unknown(Exec) // a program without a name, such as a memfd
 	}
@@ -229,20 +262,36 @@ func (l *look) address(kind string, at uint64, size int) []Op {
 	case family == unix.AF_INET6 && size >= 24:
 		addr := netip.AddrFrom16([16]byte(raw[8:24]))
 		return l.socket(kind, addr, raw)
-	case family == unix.AF_UNIX && kind == Bind && size > 2 && raw[2] != 0:
-		name := raw[2:]
-		for i, c := range name {
-			if c == 0 {
-				name = name[:i]
-				break
-			}
+	case family == unix.AF_UNIX && size > 2 && raw[2] != 0:
+		name, _, _ := bytes.Cut(raw[2:], []byte{0})
+		if kind == Bind {
+			return l.binds(string(name))
 		}
-		switch at := l.tree.find(l.tid, unix.AT_FDCWD, string(name), false); at.state {
-		case absent:
-			return []Op{{Kind: Create, Path: at.path}}
-		case unnamed:
-			return unknown(Create)
-		}
+		return l.reaches(string(name))
+	}
+	return nil
+}
+
+// binds makes a Unix socket at a path.
+func (l *look) binds(name string) []Op {
+	switch at := l.tree.find(l.tid, unix.AT_FDCWD, name, false); at.state {
+	case absent, beyond:
+		return []Op{{Kind: Create, Path: at.path, Absent: at.state == beyond}}
+	case unnamed:
+		return unknown(Create)
+	}
+	return nil
+}
+
+// reaches is a connection to a Unix socket at a path, or a message for one; what else
+// lies there refuses both.
+func (l *look) reaches(name string) []Op {
+	at := l.tree.find(l.tid, unix.AT_FDCWD, name, true)
+	switch {
+	case at.state == unnamed:
+		return unknown(Socket)
+	case at.missing(), at.state == present && l.tree.isSocket(at.path):
+		return []Op{{Kind: Socket, Path: at.path, Absent: at.missing()}}
 	}
 	return nil
 }

@@ -58,6 +58,11 @@ func Program(reads bool) []plan.Insn {
 		}
 		when(o.nr, low(o.flags), insn(bits, 0, 1, writing), tell, allow)
 	}
+	// Code of a file: most mappings are of none, or not to be executed.
+	when(unix.SYS_MMAP, low(2), insn(bits, 0, 3, unix.PROT_EXEC), low(3), insn(bits, 1, 0, unix.MAP_ANONYMOUS), tell, allow)
+	for _, nr := range []int{unix.SYS_MPROTECT, unix.SYS_PKEY_MPROTECT} {
+		when(nr, low(2), insn(bits, 0, 1, unix.PROT_EXEC), tell, allow)
+	}
 	when(unix.SYS_IOCTL, low(1), insn(equal, 2, 0, unix.FS_IOC_SETFLAGS), insn(equal, 1, 0, fsSetVersion), insn(equal, 0, 1, fsSetXattr), tell, allow)
 	when(unix.SYS_SENDTO, low(4), insn(equal, 0, 2, 0), high(4), insn(equal, 1, 0, 0), tell, allow)
 	for _, nr := range watched {

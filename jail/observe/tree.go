@@ -18,6 +18,7 @@ const (
 	nowhere state = iota // no place of the tree, or none that can be: the call will fail
 	unnamed              // somewhere, but nobody can say where
 	absent               // nothing is there, but its directory is
+	beyond               // a directory on the way is not there
 	present              // a file of any kind but a directory
 	directory
 )
@@ -27,6 +28,9 @@ type place struct {
 	path  string // canonical; empty for nowhere
 	state state
 }
+
+// missing says that nothing is there.
+func (p place) missing() bool { return p.state == absent || p.state == beyond }
 
 // tree resolves paths as a process of the jail would, from outside: in the jail's
 // root, with its own idea of /proc/self, and without opening anything but by
@@ -206,6 +210,17 @@ func there(name string, stat *unix.Stat_t) place {
 	return place{name, present}
 }
 
+// isSocket says whether a canonical path leads to a Unix socket; true where nobody can say.
+func (t *tree) isSocket(name string) bool {
+	fd, err := t.open(name, false)
+	if err != nil {
+		return true
+	}
+	defer unix.Close(fd)
+	var stat unix.Stat_t
+	return unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT == unix.S_IFSOCK
+}
+
 // beside is the place of a name that is not there, in a directory that is.
 func (t *tree) beside(name string, follow bool) (place, bool) {
 	dir, last := path.Split(strings.TrimRight(name, "/"))
@@ -341,6 +356,8 @@ func (t *tree) walk(tid int, name string, follow bool) place {
 			return place{path.Join(append([]string{next}, rest...)...), absent} // nobody can say more
 		case err != nil && last:
 			return place{next, absent}
+		case err == unix.ENOENT:
+			return place{path.Join(append([]string{next}, rest...)...), beyond}
 		case err != nil:
 			return place{}
 		}

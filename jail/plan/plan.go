@@ -22,6 +22,8 @@ type Op string
 const (
 	// OpCgroup makes the control group Path and writes the limits in Limits.
 	OpCgroup Op = "cgroup"
+	// OpRoom attaches a directory below Path, after the start.
+	OpRoom Op = "room"
 	// OpSpawn clones the stage into the namespaces in Names.
 	OpSpawn Op = "spawn"
 )

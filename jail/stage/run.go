@@ -165,9 +165,10 @@ func (s *stage) takeSlots(oob []byte) error {
 	return nil
 }
 
+// isSocket is false for a mount of a socket's path, whose descriptor is no socket.
 func isSocket(fd int) bool {
-	var stat syscall.Stat_t
-	return syscall.Fstat(fd, &stat) == nil && stat.Mode&syscall.S_IFMT == syscall.S_IFSOCK
+	_, err := syscall.GetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_TYPE)
+	return err == nil
 }
 
 func recvmsg(fd int, p, oob []byte) (n, oobn, flags int, from syscall.Sockaddr, err error) {
