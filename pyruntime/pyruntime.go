@@ -12,12 +12,7 @@
 package pyruntime
 
 import (
-	"crypto/sha256"
 	"embed"
-	"encoding/hex"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
@@ -32,53 +27,16 @@ const Package = "_cellblock"
 // MinVersion is the oldest CPython that the worker runs on.
 const MinVersion = "3.9"
 
-// Files returns the worker's source: boot.py and the package _cellblock.
-func Files() fs.FS {
-	sub, err := fs.Sub(embedded, "runtime")
-	if err != nil {
-		panic(err) // the embedded name is a constant
-	}
-	return sub
-}
+// workerSource is the sandbox worker's source: boot.py and the package _cellblock.
+var workerSource = source{part{embedded, "runtime", nil}}
 
-// Digest is the SHA-256 of all names and contents, in hexadecimal.
-var Digest = sync.OnceValue(func() string {
-	sum := sha256.New()
-	_ = fs.WalkDir(Files(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		body, err := fs.ReadFile(Files(), name)
-		fmt.Fprintf(sum, "%s %d\n%s", name, len(body), body)
-		return err
-	})
-	return hex.EncodeToString(sum.Sum(nil))
-})
+// Digest is the SHA-256 of all names and contents of the sandbox worker's source, in
+// hexadecimal.
+var Digest = sync.OnceValue(func() string { return workerSource.digest() })
 
-// WriteTo writes the worker's source below dir, which must exist. Files get
+// WriteTo writes the sandbox worker's source below dir, which must exist. Files get
 // mode 0644 and directories 0755.
-func WriteTo(dir string) error {
-	return fs.WalkDir(Files(), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		to := filepath.Join(dir, name)
-		if d.IsDir() {
-			if err := os.MkdirAll(to, 0o755); err != nil {
-				return fmt.Errorf("write worker runtime: %w", err)
-			}
-			return nil
-		}
-		body, err := fs.ReadFile(Files(), name)
-		if err != nil {
-			return err
-		}
-		if err := os.WriteFile(to, body, 0o644); err != nil {
-			return fmt.Errorf("write worker runtime: %w", err)
-		}
-		return nil
-	})
-}
+func WriteTo(dir string) error { return workerSource.writeTo(dir) }
 
 // Command is the argument vector that starts a worker: python is the
 // interpreter, dir where WriteTo put the source as the worker sees it, fd the

@@ -2,6 +2,7 @@ package pyruntime
 
 import (
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -49,17 +50,18 @@ func TestWorkerOnEveryInterpreter(t *testing.T) {
 	if len(found) == 0 {
 		t.Fatal("no CPython 3.9 or later: install python3, or name interpreters in CELLBLOCK_PYTHONS")
 	}
-	dir := t.TempDir()
-	if err := WriteTo(dir); err != nil {
+	dir, extension := t.TempDir(), t.TempDir()
+	if err := errors.Join(WriteTo(dir), WriteExtensionTo(extension)); err != nil {
 		t.Fatal(err)
 	}
 	for _, python := range found {
 		t.Run(strings.ReplaceAll(strings.Trim(python, "/"), "/", "_"), func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			t.Parallel() // each waits more than it computes
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, python, "-B", "-m", "unittest", "-v", "test_cells", "test_worker")
+			cmd := exec.CommandContext(ctx, python, "-B", "-m", "unittest", "-v", "test_cells", "test_keep", "test_worker", "test_calls", "test_extension", "test_declare")
 			cmd.Dir = "tests"
-			cmd.Env = append(os.Environ(), "CELLBLOCK_RUNTIME="+dir)
+			cmd.Env = append(os.Environ(), "CELLBLOCK_RUNTIME="+dir, "CELLBLOCK_EXTENSION="+extension)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -74,5 +76,8 @@ func TestWorkerOnEveryInterpreter(t *testing.T) {
 func TestDigestNamesTheSource(t *testing.T) {
 	if a, b := Digest(), Digest(); a != b || len(a) != 64 {
 		t.Fatalf("digest %q, then %q", a, b)
+	}
+	if a := ExtensionDigest(); a == Digest() || len(a) != 64 {
+		t.Fatalf("digest %q", a)
 	}
 }

@@ -99,6 +99,14 @@ class Cells(unittest.TestCase):
             self.assertEqual((error["ename"], error["evalue"]), ("SystemExit", shown), code)
         self.assertEqual(self.value("kept"), "5")
 
+    def test_names_and_shapes_without_end_are_cut(self):
+        for letter in ("x", "\u5b57", "\U0001d4b3"):
+            error = self.host.cell("raise type(%r * 100_000, (Exception,), {})('short')" % letter)["error"]
+            self.assertEqual((error["ename"], error["evalue"]), (letter * 1000, "short"))
+        reply = self.host.cell("class Odd:\n    shape = (1,) * 100_000\n    def __len__(self): return 1\n    def __repr__(self): return 'x' * 1_000_000\nOdd()")
+        self.assertEqual(reply["shapeHint"][:25], "Odd len=1 shape=(1, 1, 1,")
+        self.assertEqual(len(reply["shapeHint"]), 1000)
+
     def test_odd_source(self):
         for code in ("x = 1\r\ny = 2\r\n", "\ufeffx = 1", "x = 1\n\f\ny = 2", "if True:\n\tx = 1", "x = 1", "#" * 1_000_000):
             self.value(code)
@@ -147,6 +155,29 @@ class Cells(unittest.TestCase):
         reply = self.host.cell("_AUDIT.append({'op': 'write', 'path': '/etc/hosts'}); _AUDIT.append({'bad': {1, 2}, 'n': float('nan')})")
         self.assertEqual(reply["audit"], [{"op": "write", "path": "/etc/hosts"}, {"bad": [1, 2], "n": "nan"}])
         self.assertNotIn("audit", self.host.cell("len(_AUDIT)"))
+
+    def test_a_short_expression_is_a_cell_like_any_other(self):
+        self.host.cell("import asyncio\ndef f(x): return x")
+        for code, value in (("1+1", "2"), ("f(None)", None), ("f(7)  ", "7"), ("await asyncio.sleep(0, 5)", "5"), ("(f(1),", "SyntaxError"), ("f(1)/0", "ZeroDivisionError"), (" f(1)", "IndentationError"), ("", None), ("pass", None)):
+            reply = self.host.cell(code)
+            long = self.host.cell("# a comment makes it no short one\n" + code)
+            self.assertEqual(reply.get("error", {}).get("ename") or reply.get("value"), value, code)
+            for name in ("status", "value"):
+                self.assertEqual(reply.get(name), long.get(name), code)
+            if "error" in reply and value != "SyntaxError":
+                self.assertIn("    " + code.strip(), reply["error"]["traceback"])
+                self.assertEqual(reply["error"]["evalue"].partition(" (<cell")[0], long["error"]["evalue"].partition(" (<cell")[0])
+
+    def test_the_source_of_many_cells_is_bounded(self):
+        reply = self.host.cell("""
+import sys
+source = sys.modules["_cellblock.source"]
+before = len(source.sources)
+for i in range(200000): source.keep("<cell x%d>" % i, "1")
+source.keep("<cell x1>", "1"), source.keep("<cell x1>", "22")
+(len(source.sources) < 140000, source._kept == sum(len(t) + source._ENTRY for t in source.sources.values()))
+""")
+        self.assertEqual(reply["value"], "(True, True)")
 
 
 if __name__ == "__main__":

@@ -55,6 +55,22 @@ class Worker(unittest.TestCase):
             os.close(fd)
         self.assertEqual((reply["stdout"], self.host.drain(old)), ("mine\n", "late\n"))
 
+    def test_pipes_come_to_their_request_whatever_stands_before_it_on_the_wire(self):
+        for before in range(4):
+            running = self.host.start("run-block", code="import time; time.sleep(0.2)")
+            for _ in range(before):  # late ones, which the worker reads together with what follows
+                self.host.start("interrupt", target=1)
+            fds = self.host.fresh_pipes()
+            number = self.host.start("run-block", fds, code="print('x' * 40000); print('mine')", pipes=True)
+            after = self.host.start("run-block", code="print('more')")
+            for fd in fds:
+                os.close(fd)
+            self.host.wait(running)
+            self.assertNotIn("error", self.host.wait(number))
+            self.assertNotIn("error", self.host.wait(after))
+            self.assertEqual(self.host.drain(self.host.out), "x" * 40000 + "\nmine\nmore\n")
+            self.assertEqual(self.host.cell("import os; sorted(os.listdir('/proc/self/fd')) == OPEN" if before else "import os; OPEN = sorted(os.listdir('/proc/self/fd'))").get("value"), "True" if before else None)
+
     def test_interrupt_reaches_the_cell_it_is_meant_for(self):
         self.host.cell("x = 41")
         number = self.host.start("run-block", code="import time; print('in', flush=True)\nwhile True: time.sleep(0.01)")
@@ -122,10 +138,14 @@ class Worker(unittest.TestCase):
             self.assertEqual(host.hosted[0]["arguments"], {"prompt": "who? ", "password": False})
             self.assertEqual(host.cell("import getpass; getpass.getpass()")["value"], "'Ada'")
             self.assertIs(host.hosted[1]["arguments"]["password"], True)
-            # Two threads cannot read the wire: one of them would get the other's reply.
-            code = "import threading\ndef f():\n    try: input()\n    except Exception as e: print(type(e).__name__, e.code)\nt = threading.Thread(target=f); t.start(); t.join()"
-            self.assertEqual(host.cell(code)["stdout"], "HostError wrong-thread\n")
-            self.assertEqual(len(host.hosted), 2)
+            host.answer = lambda call: {"error": {"type": "HostError", "code": "no-answer", "message": "the terminal has gone"}}
+            error = host.cell("input()")["error"]
+            self.assertEqual((error["ename"], error["evalue"]), ("EOFError", "input(): the terminal has gone"))
+            host.answer = lambda call: {"error": {"type": "HostError", "code": "cancelled", "message": "the cell asks no longer"}}
+            self.assertEqual(host.cell("input()")["error"]["ename"], "HostError")
+            host.answer = lambda call: {"value": "Ada"}
+            code = "import threading\nt = threading.Thread(target=lambda: print(input())); t.start(); t.join()"
+            self.assertEqual(host.cell(code)["stdout"], "Ada\n")
 
     def test_stdin_that_the_host_sent(self):
         self.host.request("stdin", text="a\nb\n")

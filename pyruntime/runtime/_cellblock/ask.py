@@ -4,6 +4,7 @@ import builtins
 import sys
 
 from . import source
+from .errors import HostError
 
 NO_ONE = "%s: no one is there to answer; pass the value in the code, or use a host that answers input"
 
@@ -43,7 +44,12 @@ class Asker:
             sys.stdout.flush()
             raise EOFError(NO_ONE % what)
         sys.stdout.flush()
-        answer = self._call("input", {"prompt": prompt, "password": secret})
+        try:
+            answer = self._call("input", {"prompt": prompt, "password": secret})
+        except HostError as err:
+            if err.code != "no-answer":
+                raise
+            raise EOFError("%s: %s" % (what, err.message)) from None
         if not isinstance(answer, str):
             raise EOFError("%s: the host gave no answer" % what)
         return answer

@@ -11,6 +11,7 @@ COROUTINE = 0x80  # inspect.CO_COROUTINE
 FUTURE = 0x1FE0000  # every flag that a __future__ import can set
 
 NOTHING = object()
+_ONE_LINE = frozenset("\n\r\f\\=;#:")
 
 
 class Runner:
@@ -20,6 +21,10 @@ class Runner:
         self.namespace = namespace
         self._flags = 0
         self._loop = None
+
+    def flags(self):
+        """The compiler's flags of the next cell."""
+        return self._flags | TOP_LEVEL_AWAIT
 
     def run(self, text, name):
         """Run text as the cell called name; its trailing value, or NOTHING."""
@@ -34,7 +39,10 @@ class Runner:
         return self._run(text, name)
 
     def _run(self, text, name):
-        flags = self._flags | TOP_LEVEL_AWAIT
+        flags = self.flags()
+        code = self._expression(text, name, flags)
+        if code is not None:
+            return self._evaluate([code])
         tree = compile(text, name, "exec", flags | ONLY_AST, True)
         last = None
         if tree.body and type(tree.body[-1]) is _ast.Expr:
@@ -45,17 +53,31 @@ class Runner:
             self._flags |= parts[0].co_flags & FUTURE
         if last is not None:
             parts.append(compile(_ast.Expression(last.value), name, "eval", self._flags | TOP_LEVEL_AWAIT, True))
-        if any(code.co_flags & COROUTINE for code in parts):
-            # The whole cell, so that a task made before the await is in its loop.
-            value = self._await(self._inside(parts))
-        else:
-            if self._loop is not None:
-                self._offer_loop()
-            value = None
-            for code in parts:
-                value = eval(code, self.namespace)
+        value = self._evaluate(parts)
         if last is None or _silenced(text, last):
             return NOTHING
+        return value
+
+    def _expression(self, text, name, flags):
+        """The code of a cell that is one short expression, or None: a call or a name is
+        what most cells are, and a tree of it would cost more than all else. What may
+        be a statement, or would be warned of twice, is left to the long way."""
+        if len(text) > 200 or not _ONE_LINE.isdisjoint(text):
+            return None
+        try:
+            return compile(text, name, "eval", flags, True)
+        except (SyntaxError, ValueError, MemoryError, RecursionError):
+            return None
+
+    def _evaluate(self, parts):
+        if any(code.co_flags & COROUTINE for code in parts):
+            # The whole cell, so that a task made before the await is in its loop.
+            return self._await(self._inside(parts))
+        if self._loop is not None:
+            self._offer_loop()
+        value = None
+        for code in parts:
+            value = eval(code, self.namespace)
         return value
 
     async def _inside(self, parts):

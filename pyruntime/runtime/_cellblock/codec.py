@@ -52,7 +52,9 @@ if make_encoder is not None:
         start = len(text) - len(text.lstrip(" \t\r\n"))
         try:
             value, end = _scan(text, start)
-        except StopIteration:
+        except (StopIteration, SystemError):
+            # The accelerator raises json's own error, and nothing at all where the
+            # json package has not been imported.
             raise ValueError("no JSON value") from None
         if text[end:].strip(" \t\r\n"):
             raise ValueError("text after the JSON value")
@@ -76,6 +78,61 @@ def clean(text):
     except UnicodeEncodeError:
         return text.encode("utf-8", "backslashreplace").decode("utf-8")
     return text
+
+
+MAX_NAME = 1_000  # of an exception's class: four bytes a character at most, and the wire takes 4096
+MAX_VALUE = 20_000  # characters of an exception's text
+
+
+def name_of(err):
+    """The name of an exception's class, as a reply takes it."""
+    return clean(type(err).__name__[:MAX_NAME])
+
+
+def value_of(err):
+    """str(err), or why that could not be had. SystemExit shows its code."""
+    try:
+        text = str(err.code) if isinstance(err, SystemExit) else str(err)
+    except BaseException as inner:
+        text = "<%s in str()>" % type(inner).__name__
+    return clean(text[:MAX_VALUE])
+
+
+MAX_NESTING = 48  # levels of one argument; the wire takes 64 of a whole message
+MAX_KEYS = 4096  # of one object
+
+
+def strict(obj, depth=0):
+    """obj as plain JSON data. TypeError or ValueError when it is not JSON: what is
+    asked of the host is what was written, or nothing."""
+    if obj is None or obj is True or obj is False:
+        return obj
+    if isinstance(obj, str):
+        text = str.__str__(obj)
+        if clean(text) != text:
+            raise ValueError("half a surrogate pair is no text")
+        return text
+    if isinstance(obj, int):
+        return int(obj)
+    if isinstance(obj, float):
+        number = float(obj)
+        if number - number != 0:
+            raise ValueError("%r is no JSON number" % number)
+        return number
+    if depth >= MAX_NESTING:
+        raise ValueError("more than %d levels" % MAX_NESTING)
+    if isinstance(obj, dict):
+        if len(obj) > MAX_KEYS:
+            raise ValueError("an object with more than %d keys" % MAX_KEYS)
+        found = {}
+        for key, value in list(obj.items()):
+            if not isinstance(key, str):
+                raise TypeError("a key of type %s is no text" % type(key).__name__)
+            found[strict(key)] = strict(value, depth + 1)
+        return found
+    if isinstance(obj, (list, tuple)):
+        return [strict(value, depth + 1) for value in list(obj)]
+    raise TypeError("an object of type %s is not JSON" % type(obj).__name__)
 
 
 def describe(obj, depth=0):

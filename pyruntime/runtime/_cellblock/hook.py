@@ -54,9 +54,12 @@ class Hook:
     def install(self):
         """From here on; a hook cannot be taken away again."""
         events, writing, see, network, look = EVENTS, WRITING, self._see, self._connect, self._look
-        creating, adopt = os.O_CREAT, self._origins.adopt
+        creating, origins = os.O_CREAT, self._origins
+        adopt = origins.adopt
 
         def hook(event, args):
+            if origins.flood is not None:
+                origins.flood.calm()
             if event == "open":
                 flags = args[2]
                 if flags is not None and flags & writing and type(args[0]) is not int:

@@ -7,9 +7,11 @@ import os
 import sys
 import time
 
-from . import codec, prelude, show, source, streams
+from . import api, codec, prelude, show, source, streams
 from .ask import Asker
+from .calls import Calls
 from .cell import NOTHING
+from .errors import closed, yield_of
 from .hook import Hook
 from .space import Space, place_directory
 from .wire import Closed, Wire
@@ -20,10 +22,10 @@ MAX_AUDIT = 5000
 # op -> (fields it may carry beside op, id and session: name -> (type, required))
 OPS = {
     "install-runtime": {"directory": (str, True), "skillRoots": (list, False), "registry": (bool, False), "input": (bool, False), "maxOutput": (int, False), "figures": (bool, False), "reset": (bool, False), "reload": (bool, False)},
-    "install-tool": {"name": (str, True), "schema": (dict, False), "doc": (str, False)},
+    "install-tool": {"name": (str, True), "schema": (dict, False), "doc": (str, False), "signature": (str, False)},
     "exec": {"code": (str, True)},
     "run": {"code": (str, True)},
-    "run-block": {"code": (str, True), "purpose": (str, False), "limits": (dict, False), "cell": (int, False), "scope": (str, False), "pipes": (bool, False)},
+    "run-block": {"code": (str, True), "purpose": (str, False), "limits": (dict, False), "cell": (int, False), "scope": (str, False), "pipes": (bool, False), "keep": (bool, False), "input": (bool, False)},
     "eval": {"code": (str, True)},
     "confine": {"read": (list, True), "write": (list, True), "refusal": (str, True), "deny": (list, False)},
     "network": {"enabled": (bool, True), "refusal": (str, False)},
@@ -38,16 +40,8 @@ class Refused(Exception):
     """A request that is not in order; the worker lives on."""
 
 
-class HostError(Exception):
-    """A host call that the host refused or failed: code and message."""
-
-    def __init__(self, code, message):
-        super().__init__(code, message)
-        self.code = code
-        self.message = message
-
-    def __str__(self):
-        return "%s: %s" % (self.code, self.message)
+class NoDescriptors(Refused):
+    """A request whose descriptors Linux has dropped: there was no number for them."""
 
 
 def newest_pid():
@@ -66,6 +60,18 @@ def newest_pid():
         os.close(fd)
 
 
+def _report(err):
+    """What a reply says of an exception. Its traceback takes modules that are loaded now,
+    for which a cell may have left no descriptor or no memory."""
+    try:
+        from . import trace
+    except (OSError, MemoryError, ImportError) as missing:
+        found = {"ename": codec.name_of(err), "evalue": codec.value_of(err)}
+        found["traceback"] = "%s: %s\n[no traceback: %s: %s]\n" % (found["ename"], found["evalue"], type(missing).__name__, codec.value_of(missing))
+        return found
+    return trace.report(err)
+
+
 class Worker:
     """One session's interpreter."""
 
@@ -74,16 +80,19 @@ class Worker:
         self.origins = streams.Origins()
         self.stdin, self.stdout, self.stderr = streams.install(self.origins)
         self.hook = Hook(self.origins)
-        self.asker = Asker(self.call_host)
+        self.calls = Calls(self)
+        self.asker = Asker(self.calls.sync)
+        api.install(self.calls)
         self.space = None
         self.session = None  # name of the one session
         self.running = None  # id of the request whose code runs
         self.coming = None  # id of the request whose code will run next
         self.stopped = None  # the request whose interrupt has come before its code began
-        self.waiting = False  # the main thread is reading the wire
-        self.looking = False  # the handler is
+        self.owed = []  # interrupts of it that another thread has read, not answered
+        self.ending = _thread.allocate_lock()  # held while running changes to None
+        self.hold = 0  # the main thread does what an interrupt must not break off
         self.later = []  # messages that came while a cell ran
-        self.calls = 0
+        self.scope = None  # of the cell that runs, as the host calls it
         self.cap = 20000
         self.cells = 0
         self.figures = True
@@ -104,15 +113,18 @@ class Worker:
     def serve(self):
         """Answer requests until the host goes or says close."""
         _signal.signal(_signal.SIGINT, self._on_interrupt)
+        _signal.signal(_signal.SIGURG, self._on_quiet)
+        _signal.siginterrupt(_signal.SIGURG, False)
         os.register_at_fork(after_in_child=self._in_child)
         while True:
             # Before looking at what came meanwhile: from here on the handler
             # leaves the wire alone, or it would take the very message that this
             # thread is about to wait for.
-            self.waiting = True
-            message, fds = self.later.pop(0) if self.later else self.wire.receive(True)
-            self.coming = message.get("id") if message.get("op") in RUNS else None
-            self.waiting = False
+            self.hold += 1
+            with self.calls.reader:  # a thread of the last cell may be leaving
+                message, fds = self.later.pop(0) if self.later else self.wire.receive(True)
+                self.coming = message.get("id") if message.get("op") in RUNS else None
+            self.hold -= 1
             if not self.answer(message, fds):
                 return
 
@@ -123,7 +135,10 @@ class Worker:
             raise ValueError("a message without an id")
         op = message.get("op")
         if op is None:
-            return True  # a reply nobody waits for any more
+            self.hold += 1
+            self.calls.answered(message)  # that nobody waits for any more, or never did
+            self.hold -= 1
+            return True
         try:
             self._check(op, message, fds)
             extra = {}
@@ -133,13 +148,12 @@ class Worker:
         except Refused as err:
             for fd in fds:
                 os.close(fd)
-            reply = {"id": number, "error": {"type": "Refused", "message": str(err)}}
+            reply = {"id": number, "error": {"type": type(err).__name__, "message": str(err)}}
         except Closed:
             raise
         except BaseException as err:
-            from . import trace
-
-            reply = {"id": number, "error": {"type": type(err).__name__, "message": trace.value_of(err)}}
+            reply = {"id": number, "error": {"type": type(err).__name__, "message": codec.value_of(err)}}
+        self.hold += 1  # the handler writes too, and a line is written whole
         try:
             self.wire.send(reply)
         except ValueError as err:
@@ -150,6 +164,8 @@ class Worker:
                 self.wire.send(reply)
             else:
                 self.wire.send({"id": number, "error": {"type": "Refused", "message": "reply: %s" % err}})
+        finally:
+            self.hold -= 1
         return op != "close" or reply.get("value") is not True
 
     def _check(self, op, message, fds):
@@ -165,7 +181,11 @@ class Worker:
                     raise Refused("%s: field %s is not %s" % (op, name, kind.__name__))
             elif required:
                 raise Refused("%s: field %s is missing" % (op, name))
-        if fds and not (op == "run-block" and message.get("pipes") and len(fds) == 2):
+        if op == "run-block" and message.get("pipes"):
+            if len(fds) != 2:
+                streams.make_room()
+                raise NoDescriptors("run-block: its pipes did not arrive, since this process has as many files open as it may; a reset closes them")
+        elif fds:
             raise Refused("%s: descriptors nobody asked for" % op)
         if self.session is not None and message.get("session") != self.session and op not in ("interrupt", "close"):
             raise Refused("%s: no such session" % op)
@@ -210,7 +230,7 @@ class Worker:
             raise Refused("install-tool: %s is no name" % codec.clean(message["name"])[:80])
         from . import tools
 
-        tools.install(self.space.names, parts, message.get("doc", ""), message.get("schema", {}), self.call_host)
+        tools.install(self.space.names, parts, message.get("doc", ""), message.get("schema", {}), message.get("signature", ""), self.calls)
         return message["name"]
 
     def do_exec(self, message, fds, extra):
@@ -257,25 +277,43 @@ class Worker:
         if fds:
             streams.move_to(fds)
         self.cells = cell = message.get("cell", self.cells + 1)
-        notes, reply = [], {"status": "ok"}
+        self.scope = message.get("scope")
+        self.calls.yielded = False
+        notes, reply, raised = [], {"status": "ok"}, None
+        offered, self.asker.offered = self.asker.offered, message.get("input", self.asker.offered)
         self.origins.begin(cell)
         start = time.perf_counter()
         try:
             self._guarded(message, lambda: self._cell(message["code"], cell, cap, reply, notes.append))
         except BaseException as err:
-            from . import trace
-
-            reply["status"] = "error"
-            reply["error"] = trace.report(err)
+            ended = yield_of(err)
+            if ended is not None:
+                reply["yielded"] = True
+                if ended.args:
+                    reply["value"] = show.text_of(ended.args[0], cap)[0] if type(ended.args[0]) is not str else codec.clean(ended.args[0])[:cap]
+            else:
+                reply["status"] = "error"
+                reply["error"] = _report(err)
+                raised = err if message.get("keep") else None
+        if self.calls.yielded:
+            reply["yielded"] = True
         self._flush()
         if not self.wire.alive:
             self._end_child(reply)
+        self.calls.close()
         self.origins.end()
+        self.asker.offered = offered
         if sys.stdout is not self.stdout:
             sys.stdout = self.stdout
         if sys.stderr is not self.stderr:
             sys.stderr = self.stderr
         reply["durationMs"] = round((time.perf_counter() - start) * 1000, 3)
+        if message.get("keep"):
+            try:
+                reply["definitions"] = self.space.definitions(message["code"], cell, raised)
+            except Exception as err:  # objects of the guest's that answer as none should
+                notes.append("definitions: this cell's are not kept: %s" % type(err).__name__)
+            raised = None  # its traceback has this frame, and the cell's objects
         self._append(reply, notes)
         return reply
 
@@ -315,6 +353,9 @@ class Worker:
         background = self.origins.take()
         if background:
             reply["background"] = background
+        if self.origins.dropped:
+            notes.append("%d background writes of Python code left out" % self.origins.dropped)
+            self.origins.dropped = 0
         if self._forked():
             reply["forked"] = True
         if self.space.skills.errors:
@@ -331,11 +372,14 @@ class Worker:
             _signal.signal(_signal.SIGINT, handler)
         try:
             self.running = message["id"]
-            if self.stopped == self.running:
-                raise KeyboardInterrupt
+            self.check()
             return run()
         finally:
-            self.running = self.coming = None
+            self.hold += 1
+            with self.ending:
+                self.running = self.coming = None
+            self._settle_owed(False)
+            self.hold -= 1
             handler = _signal.getsignal(_signal.SIGINT)
             if handler != self._on_interrupt:
                 self._user_handler = handler
@@ -344,73 +388,90 @@ class Worker:
     def _on_interrupt(self, number, frame):
         if os.getpid() != self._owner:
             raise KeyboardInterrupt
-        if self.waiting or self.looking or self.wire.sending():
+        if self.hold:
             return  # the reader or sender sees the request itself, or the next signal does
-        self._look()
-
-    def _look(self):
-        """Read what has come; KeyboardInterrupt if it is meant for this code."""
-        stop = False
+        self.check()
         # On a busy host the launcher's next signal can come while this one is
-        # served, and two readers would take one message.
-        self.looking = True
-        try:
-            while True:
-                got = self.wire.receive(False)
-                if got is None:
-                    break
-                stop = self._control(*got) or stop
-        finally:
-            self.looking = False
-        if stop:
+        # served, and two readers would take one message: readable sees to it.
+        self.calls.readable(False)
+
+    def _on_quiet(self, number, frame):
+        """The launcher has read much, and nothing for a moment. Linux ignores this
+        signal where a cell has taken the handler away."""
+        self.stdout.calm()
+        self.stderr.calm()
+
+    def interrupted(self):
+        """Whether an interrupt for what runs has been read and not been raised."""
+        return self.stopped is not None and self.stopped == self.running
+
+    def check(self):
+        """KeyboardInterrupt in the main thread, if one is meant for what it runs."""
+        if self.interrupted() and not self.hold:
+            self.stopped = None
+            self._settle_owed(True)
             raise KeyboardInterrupt
 
-    def _control(self, message, fds):
-        """One message that came while code runs; True when it is to stop."""
+    def _settle_owed(self, hit):
+        """Answer interrupts that another thread has read."""
+        self.hold += 1
+        try:
+            while self.owed:
+                self.wire.send({"id": self.owed.pop(), "value": hit})
+        finally:
+            self.hold -= 1
+
+    def control(self, message, fds):
+        """One request that came while code runs."""
         if message.get("op") == "interrupt":
-            current = self.coming if self.running is None else self.running
-            target = message.get("target", current)
-            # What came with the signal may have been read before this: right after a
-            # reply, the next code waits in later.
-            waits = any(m.get("id") == target and m.get("op") in RUNS for m, _ in self.later)
-            hit = target is not None and (target == current or waits)
-            if hit and target != self.running:
-                self.stopped = target  # raised by the code's first step
-            self.wire.send({"id": message["id"], "value": hit})
-            return hit and target == self.running
+            with self.ending:
+                current = self.coming if self.running is None else self.running
+                target = message.get("target", current)
+                # What came with the signal may have been read before this: right after a
+                # reply, the next code waits in later.
+                waits = any(m.get("id") == target and m.get("op") in RUNS for m, _ in self.later)
+                hit = target is not None and (target == current or waits)
+                if hit:
+                    self.stopped = target  # raised by check, or by the code's first step
+                # A signal can come just before the main thread blocks, and is then lost
+                # on it. It answers itself, when it is stopped: until then the launcher
+                # repeats the signal.
+                owed = hit and target == self.running and _thread.get_ident() != self.origins.main
+                if owed:
+                    self.owed.append(message["id"])
+            if owed:
+                _signal.pthread_kill(self.origins.main, _signal.SIGINT)
+            else:
+                self.wire.send({"id": message["id"], "value": hit})
+            return
         if message.get("op") == "stdin" and type(message.get("text")) is str:
             self.stdin.feed(message["text"])
             self.wire.send({"id": message["id"], "value": None})
-            return False
+            return
         self.later.append((message, fds))
-        return False
 
-    def call_host(self, name, arguments):
-        """One host call; waits for its reply. HostError when it is refused."""
+    def scope_of_caller(self):
+        """The scope by which the caller makes a host call. ScopeClosed for none."""
         if self.running is None or not self.wire.alive:
-            raise HostError("scope-closed", "host calls are possible from a running cell only")
-        if _thread.get_ident() != self.origins.main:
-            # The main thread may be reading the wire, and would get the reply.
-            raise HostError("wrong-thread", "host calls are possible from the cell's main thread only")
-        self.calls += 1
-        number = self.calls
-        self.wire.send({"id": number, "op": "host", "name": name, "arguments": codec.describe(arguments)})
-        self.waiting = True
-        try:
-            while True:
-                message, fds = self.wire.receive(True)
-                if "op" not in message and message.get("id") == number:
-                    break
-                if self._control(message, fds):
-                    raise KeyboardInterrupt
-        finally:
-            self.waiting = False
-        error = message.get("error")
-        if error is not None:
-            raise HostError(str(error.get("code", error.get("type", "error"))), str(error.get("message", "")))
-        return message.get("value")
+            raise closed("host calls are possible from a running cell only")
+        origin = self.origins.stale() if self.origins.current is not None else None
+        if self.origins.current is None and _thread.get_ident() != self.origins.main:
+            origin = "unassigned"
+        if origin is not None:
+            raise closed("the cell that this thread or task belongs to has ended (%s)" % origin)
+        return self.scope
+
+    def leave(self, status, why=""):
+        """End the process: the host has gone, or cannot be understood."""
+        self.hook.watching = False
+        if why:
+            os.write(2, ("cellblock worker: %s\n" % why).encode("utf-8", "backslashreplace"))
+        self._flush()
+        os._exit(status)
 
     def _flush(self):
+        self.stdout.calm()
+        self.stderr.calm()
         for stream in (sys.stdout, sys.stderr, self.stdout, self.stderr):
             try:
                 stream.flush()
@@ -432,6 +493,8 @@ class Worker:
 
     def _in_child(self):
         self.wire.close_in_child()
+        self.calls.fresh()
+        self.owed, self.ending = [], _thread.allocate_lock()  # another thread may have held it
         self.origins.main = -1 if self.origins.current is None else streams._thread.get_ident()
         if _signal.getsignal(_signal.SIGINT) == self._on_interrupt:
             _signal.signal(_signal.SIGINT, _signal.default_int_handler)
@@ -445,6 +508,4 @@ def main(fd):
         worker.serve()
     except Closed:
         pass
-    worker.hook.watching = False
-    worker._flush()
-    os._exit(0)
+    worker.leave(0)

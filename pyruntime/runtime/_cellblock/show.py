@@ -4,6 +4,7 @@ import sys
 
 from . import codec
 
+MAX_HINT = 1_000  # characters: the wire takes 4096 bytes
 MAX_RICH = 7 << 20  # characters of all rich results and figures of a cell; the wire's bound is 8 MiB
 MIMES = {
     "_repr_png_": "image/png",
@@ -74,7 +75,7 @@ def shape(value):
     dims = getattr(value, "shape", None)
     if type(dims) is tuple and all(type(d) is int for d in dims):
         hint += " shape=" + repr(dims)
-    return hint
+    return codec.clean(hint[:MAX_HINT])
 
 
 def text_of(value, cap):

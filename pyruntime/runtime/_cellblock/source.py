@@ -9,6 +9,8 @@ import sys
 sources = {}  # "<cell 3>" -> text
 _classes = None  # weak dictionary: class -> name of the cell that made it
 MAX_KEPT = 32 << 20  # characters of source kept in all
+_ENTRY = 256  # what an entry costs beside its text, in characters
+_kept = 0  # of sources
 
 
 def name_of(cell):
@@ -25,10 +27,15 @@ def lines_of(text):
 
 def keep(name, text):
     """Remember a cell's source for tracebacks and inspect."""
+    global _kept
+    before = sources.pop(name, None)
+    if before is not None:
+        _kept -= len(before) + _ENTRY
     sources[name] = text
-    while len(sources) > 1 and sum(map(len, sources.values())) > MAX_KEPT:
+    _kept += len(text) + _ENTRY
+    while len(sources) > 1 and _kept > MAX_KEPT:
         oldest = next(iter(sources))
-        del sources[oldest]
+        _kept -= len(sources.pop(oldest)) + _ENTRY
         cache = sys.modules.get("linecache")
         if cache is not None:
             cache.cache.pop(oldest, None)
@@ -155,8 +162,17 @@ def after_import(name, step):
     """Call step(module) once module name is imported, or now if it is."""
     if name in sys.modules:
         step(sys.modules[name])
-    else:
+        return
+    before = _AFTER.get(name)
+    if before is None:
         _AFTER[name] = step
+        return
+
+    def both(module):
+        before(module)
+        step(module)
+
+    _AFTER[name] = both
 
 
 def install():

@@ -56,6 +56,7 @@ class Space:
         self.names = module.__dict__
         del self.audit[:]
         self.runner = Runner(self.names)
+        self._kept = None
 
     def bind(self):
         """Bind skills and service_knowledge; the number of names there are."""
@@ -85,6 +86,15 @@ class Space:
         sys.argv[:] = self._argv
         self.skills.restore_path()
         vars(sys.modules["builtins"]).pop("_", None)
+
+    def definitions(self, text, cell, error):
+        """What the cells that are kept still define, this one among them."""
+        if self._kept is None:
+            from .keep import Definitions
+
+            self._kept = Definitions()
+        self._kept.note(text, cell, self.runner.flags(), self.names, error)
+        return self._kept.report()
 
     def take_audit(self):
         """The declared entries since the last call; the list is empty again."""

@@ -4,12 +4,11 @@ import os
 import sys
 import traceback
 
-from . import codec
+from .codec import clean, name_of, value_of
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
 BOOT = os.path.dirname(HERE.rstrip("/")) + "/boot.py"
 MAX_TRACEBACK = 200_000  # characters
-MAX_VALUE = 20_000
 
 
 def _ours(filename):
@@ -37,15 +36,6 @@ def _without_us(err, seen):
         _without_us(part, seen)
 
 
-def value_of(err):
-    """str(err), or why that could not be had. SystemExit shows its code."""
-    try:
-        text = str(err.code) if isinstance(err, SystemExit) else str(err)
-    except BaseException as inner:
-        text = "<%s in str()>" % type(inner).__name__
-    return codec.clean(text[:MAX_VALUE])
-
-
 def shorten(text, limit=MAX_TRACEBACK):
     """Head and tail of a text that is too long."""
     if len(text) <= limit:
@@ -56,7 +46,7 @@ def shorten(text, limit=MAX_TRACEBACK):
 def report(err):
     """{ename, evalue, traceback} of an exception that ended a cell."""
     kind = type(err)
-    found = {"ename": kind.__name__, "evalue": value_of(err)}
+    found = {"ename": name_of(err), "evalue": value_of(err)}
     try:
         told = traceback.TracebackException(kind, err, err.__traceback__, compact=True) if sys.version_info >= (3, 10) else traceback.TracebackException(kind, err, err.__traceback__)
         _without_us(told, set())
@@ -65,5 +55,5 @@ def report(err):
             text = text.partition("\n")[2]
     except BaseException as inner:  # a guest's __str__, or no stack left
         text = "%s: %s\n(no traceback: %s)\n" % (found["ename"], found["evalue"], type(inner).__name__)
-    found["traceback"] = codec.clean(shorten(text))
+    found["traceback"] = clean(shorten(text))
     return found

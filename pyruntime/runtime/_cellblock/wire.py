@@ -27,10 +27,10 @@ class Wire:
         self._fd = fd
         self._buffer = bytearray()
         self._seen = 0  # bytes of the buffer known to hold no newline
-        self._fds = []
+        self._start = 0  # where in the whole stream the buffer begins
+        self._fds = []  # (where the line begins that they came with, descriptors)
         self._lock = _thread.allocate_lock()
         self._send = self._sock.send
-        self._sender = None
         self.alive = True
 
     def close_in_child(self):
@@ -50,7 +50,10 @@ class Wire:
                 line = bytes(self._buffer[:end])
                 del self._buffer[: end + 1]
                 self._seen = 0
-                fds, self._fds = self._fds, []
+                self._start += end + 1
+                fds = []
+                while self._fds and self._fds[0][0] < self._start:
+                    fds += self._fds.pop(0)[1]
                 message = codec.loads(line.decode("utf-8"))
                 if type(message) is not dict:
                     raise ValueError("a message is a JSON object")
@@ -71,31 +74,39 @@ class Wire:
             if err.errno in (errno.ECONNRESET, errno.EBADF):
                 raise Closed() from None
             raise
+        if not data:
+            raise Closed()
         for level, kind, body in extra:
             if level == _socket.SOL_SOCKET and kind == _socket.SCM_RIGHTS:
                 count = len(body) // _INT
-                self._fds.extend(struct.unpack("%di" % count, body[: count * _INT]))
-        if not data:
-            raise Closed()
+                # Linux ends what it hands out with the piece that descriptors came with
+                # (unix(7)); earlier lines may stand before it. So they belong to the
+                # last line that begins here.
+                begins = data.rfind(b"\n", 0, len(data) - 1) + 1
+                self._fds.append((self._start + len(self._buffer) + begins, struct.unpack("%di" % count, body[: count * _INT])))
         self._buffer += data
         return True
 
+    def fileno(self):
+        """The descriptor, for whoever waits until there is something to read."""
+        return self._fd
+
+    def buffered(self):
+        """Whether a whole message is here already."""
+        return self._buffer.find(b"\n", self._seen) >= 0
+
     def send(self, message):
         """Write one message whole. Nothing is written in a forked child."""
-        data = codec.dumps(message).encode("ascii") + b"\n"
+        self.write(codec.dumps(message))
+
+    def write(self, text):
+        """Write the one line that text is, in ASCII."""
+        data = text.encode("ascii") + b"\n"
         if len(data) > MAX_SEND:
             raise ValueError("a message of %d bytes" % len(data))
         if not self.alive:
             return
         with self._lock:
-            self._sender = _thread.get_ident()
-            try:
-                sent = self._send(data)
-                while sent < len(data):
-                    sent += self._send(memoryview(data)[sent:])
-            finally:
-                self._sender = None
-
-    def sending(self):
-        """Whether the calling thread is in the middle of send."""
-        return self._sender == _thread.get_ident()
+            sent = self._send(data)
+            while sent < len(data):
+                sent += self._send(memoryview(data)[sent:])
