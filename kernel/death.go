@@ -8,8 +8,9 @@ import (
 )
 
 // Death is the one cause for which a worker ended. Exactly one of the fields
-// says it, in this order: Protocol, ShadowLimit, MemoryLimit, TaskLimit, Signal, Code.
+// says it, in this order: Stuck, Protocol, ShadowLimit, MemoryLimit, TaskLimit, Signal, Code.
 type Death struct {
+	Stuck       bool   `json:"stuck,omitempty"`       // it was killed, and waits in Linux still
 	Protocol    string `json:"protocol,omitempty"`    // the rule of the wire that it broke
 	MemoryLimit int64  `json:"memoryLimit,omitempty"` // bytes
 	TaskLimit   int64  `json:"taskLimit,omitempty"`   // processes and threads
@@ -45,6 +46,8 @@ func (e exitStatus) death(memory, tasks int64, protocol error) Death {
 // String is the cause as it stands in parentheses after "python kernel exited".
 func (d Death) String() string {
 	switch {
+	case d.Stuck:
+		return "killed, and not ended yet: Linux waits for something, mostly a disk"
 	case d.Protocol != "":
 		return "protocol error: " + d.Protocol
 	case d.ShadowLimit != 0:

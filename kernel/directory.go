@@ -44,7 +44,7 @@ func sessionDirectory(path string, state []string) (string, error) {
 	}
 	for _, own := range state {
 		if policy.Within(own, real) || policy.Within(real, own) {
-			return "", fmt.Errorf("session directory %q: overlaps the launcher's own %s: use another", path, own)
+			return "", fmt.Errorf("session directory %q: overlaps the launcher's own %s: use another (--session DIR)", path, own)
 		}
 	}
 	return real, nil

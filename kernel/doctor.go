@@ -7,6 +7,7 @@ import (
 
 	"cellblock/jail"
 	"cellblock/jail/plan"
+	"cellblock/kernel/extension"
 )
 
 // What DoctorReport.Jail says when nothing keeps a jail from being built.
@@ -28,6 +29,10 @@ type DoctorReport struct {
 	Degraded []plan.Degradation `json:"degraded,omitempty"`
 	Digests  Digests            `json:"digests"`
 	Skills   []Skill            `json:"skills"`
+	// Extensions are those that a session with these options loads; the warnings say
+	// why some files are not used.
+	Extensions        []extension.Extension `json:"extensions,omitempty"`
+	ExtensionWarnings []extension.Warning   `json:"extensionWarnings,omitempty"`
 }
 
 // Doctor probes the host, starts a session with these options and ends it.
@@ -62,6 +67,7 @@ func Doctor(ctx context.Context, opts Options) (DoctorReport, error) {
 	if s == nil {
 		return report, nil
 	}
+	report.Extensions, report.ExtensionWarnings = s.Extensions(ctx)
 	i := s.Info()
 	report.Tier, report.Witness, report.Limits, report.Degraded, report.Digests = i.Tier, i.Witness, i.Limits, i.Degraded, i.Digests
 	return report, nil

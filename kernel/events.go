@@ -38,6 +38,9 @@ func (s *Session) recordStart(w *worker) error {
 		"directory": i.Directory, "home": s.home, "state": s.opts.State, "tier": i.Tier, "mode": i.Mode, "profile": s.opts.Profile, "digests": i.Digests,
 		"limits": i.Limits, "degraded": i.Degraded, "witness": i.Witness, "network": s.policy.Network.Mode,
 	}
+	if i.Stock {
+		record.Facts["stock"] = true
+	}
 	if len(i.Inbound) > 0 {
 		record.Facts["inbound"] = i.Inbound
 	}
@@ -108,6 +111,9 @@ func (s *Session) recordCell(w *worker, number int, c Call, limit time.Duration)
 	record.Facts = map[string]any{"codeSha256": hex.EncodeToString(sum[:]), "codeBytes": len(c.Code), "timeoutMs": limit.Milliseconds()}
 	if c.Purpose != "" {
 		record.Facts["purpose"] = c.Purpose
+	}
+	if c.restoring {
+		record.Facts["restores"] = true
 	}
 	return s.record.before(record)
 }

@@ -18,6 +18,7 @@ type Info struct {
 	Python     string      `json:"python,omitempty"`
 	Skills     []string    `json:"skills,omitempty"`
 	WorkerPID  int         `json:"workerPid,omitempty"` // on the host
+	Stock      bool        `json:"stock,omitempty"`     // the worker was ready before the session came
 	Inbound    []Inbound   `json:"inbound,omitempty"`
 	Digests    Digests     `json:"digests"`
 	// Witness are the forbidden acts that were tried before any foreign code ran,
@@ -74,6 +75,7 @@ func (s *Session) infoOf(w *worker) Info {
 	}
 	known := w.proc.Standing()
 	i.Generation, i.Python, i.Skills, i.WorkerPID = w.generation, w.info.Python, w.info.Skills, w.proc.Pid()
+	i.Stock = w.stock
 	i.Digests.Plan, i.Digests.Spec, i.Digests.Seccomp = known.plan, known.spec, known.seccomp
 	i.Witness, i.Limits, i.Degraded = known.witness, known.limits, known.degraded
 	return i

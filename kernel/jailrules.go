@@ -18,24 +18,15 @@ func (s *Session) pathRules(spec *jail.Spec, l launch) error {
 	spec.Listed, spec.ExecListed = p.ReadDefault.Enforced, p.ExecDefault.Enforced
 	shown := map[string]bool{}
 	bind := func(r policy.Rule, write bool) error {
-		if shown[r.Path] || isPrivate(r.Path) {
+		if shown[r.Path] || isPrivate(r.Path) || s.stocked != "" && r.Path == s.dir {
 			return nil
 		}
 		shown[r.Path] = true
-		var owner syscall.Stat_t
-		if err := syscall.Stat(r.Path, &owner); err != nil {
-			return fmt.Errorf("rule %s: %s: %w", r.ID, r.Path, err)
+		b, err := s.bindOf(r, write)
+		if err == nil {
+			spec.Binds = append(spec.Binds, b)
 		}
-		b := jail.Bind{Source: r.Path, Target: r.Path, Write: write, OwnerUID: int(owner.Uid), OwnerGID: int(owner.Gid), Reason: r.Reason}
-		// A bind lies over whatever holds it, and with it over its guards.
-		for _, d := range p.Deny {
-			if d.Enforced && d.Path != r.Path && policy.Within(d.Path, r.Path) {
-				b.Write = b.Write && d.Access&policy.AccessWrite == 0
-				b.NoExec = b.NoExec || d.Access.Has(policy.AccessExec)
-			}
-		}
-		spec.Binds = append(spec.Binds, b)
-		return nil
+		return err
 	}
 	for _, r := range p.Allow {
 		if s.shadowed() && !s.wholly(r) {
@@ -49,8 +40,7 @@ func (s *Session) pathRules(spec *jail.Spec, l launch) error {
 	}
 	// Where cells start is always a bind of its own: its files have an owner of
 	// their own, and it is there also where it may not be written.
-	session := policy.Rule{Path: s.dir, Reason: "the session directory"}
-	if err := bind(session, p.Decide(policy.Op{Kind: policy.Chmod, Path: s.dir}).Allowed() || !p.WriteDefault.Enforced); err != nil {
+	if err := bind(s.whereCellsStart()); err != nil {
 		return err
 	}
 	if spec.Listed {
@@ -74,6 +64,29 @@ func (s *Session) pathRules(spec *jail.Spec, l launch) error {
 	s.grants(spec)
 	s.refusals(spec, l)
 	return nil
+}
+
+// whereCellsStart is a rule for the session directory, and whether it can be written.
+func (s *Session) whereCellsStart() (policy.Rule, bool) {
+	return policy.Rule{Path: s.dir, Reason: "the session directory"},
+		s.policy.Decide(policy.Op{Kind: policy.Chmod, Path: s.dir}).Allowed() || !s.policy.WriteDefault.Enforced
+}
+
+// bindOf shows what a rule allows.
+func (s *Session) bindOf(r policy.Rule, write bool) (jail.Bind, error) {
+	var owner syscall.Stat_t
+	if err := syscall.Stat(r.Path, &owner); err != nil {
+		return jail.Bind{}, fmt.Errorf("rule %s: %s: %w", r.ID, r.Path, err)
+	}
+	b := jail.Bind{Source: r.Path, Target: r.Path, Write: write, OwnerUID: int(owner.Uid), OwnerGID: int(owner.Gid), Reason: r.Reason}
+	// A bind lies over whatever holds it, and with it over its guards.
+	for _, d := range s.policy.Deny {
+		if d.Enforced && d.Path != r.Path && policy.Within(d.Path, r.Path) {
+			b.Write = b.Write && d.Access&policy.AccessWrite == 0
+			b.NoExec = b.NoExec || d.Access.Has(policy.AccessExec)
+		}
+	}
+	return b, nil
 }
 
 // outermost reports whether no other allowed place with changes holds the rule's.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"cellblock/jail"
 	"cellblock/jail/plan"
@@ -22,6 +23,9 @@ import (
 
 // profileOf reads the session's profile and the seccomp filter that it names.
 func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {
+	if known, ok := knownProfiles.Load(s.opts.Profile); ok {
+		return known.(knownProfile).profile, known.(knownProfile).filter, nil
+	}
 	profile, err := profiles.Get(s.opts.Profile)
 	if err != nil {
 		return profile, seccomp.Filter{}, err
@@ -31,7 +35,18 @@ func (s *Session) profileOf() (profiles.Profile, seccomp.Filter, error) {
 		return profile, seccomp.Filter{}, err
 	}
 	filter, err := seccomp.Load(profile.Seccomp.Profile, document)
+	if err == nil {
+		knownProfiles.Store(s.opts.Profile, knownProfile{profile, filter})
+	}
 	return profile, filter, err
+}
+
+// knownProfiles are those that a session has asked for; they come with the product.
+var knownProfiles sync.Map // name → knownProfile
+
+type knownProfile struct {
+	profile profiles.Profile
+	filter  seccomp.Filter
 }
 
 // jailTier returns how workers of this session are started in a jail.
@@ -44,6 +59,9 @@ func (s *Session) jailTier() (func(context.Context, launch) (process, error), er
 		spec, err := s.jailSpec(profile, filter, l)
 		if err != nil {
 			return nil, err
+		}
+		if s.stocked != "" {
+			spec = inStock(spec, s.stocked, s.dir)
 		}
 		p, err := jail.Compile(spec, jail.Probe())
 		if err != nil {
@@ -62,7 +80,7 @@ func (s *Session) jailTier() (func(context.Context, launch) (process, error), er
 			<-started.Done()
 			return nil, err
 		}
-		return &jailed{started, p}, nil
+		return &jailed{Process: started, plan: p}, nil
 	}, nil
 }
 
@@ -123,7 +141,7 @@ func (s *Session) jailSpec(profile profiles.Profile, filter seccomp.Filter, l la
 		s.shadowTree(&spec)
 	}
 	spec.Observe = s.policy.Mode != policy.Off
-	spec.ObserveReads = spec.Observe && s.policy.ReportsReads()
+	spec.ObserveReads = spec.Observe && s.policy.TellsReads()
 	if s.policy.Network.Enforced {
 		spec.Network = jail.NetNone
 	}
@@ -265,6 +283,8 @@ func (s *Session) resolver() (files []jail.File) {
 type jailed struct {
 	*jail.Process
 	plan *plan.Plan
+	// later is what was tried after the start, when it left stock.
+	later []Witness
 }
 
 func (j *jailed) Kill() { j.Process.Kill() }
@@ -275,7 +295,7 @@ func (j *jailed) Exit() exitStatus {
 }
 
 func (j *jailed) Usage() Usage {
-	u := j.Process.Stats()
+	u := j.Process.Used()
 	return Usage{CPUMs: float64(u.CPU.Microseconds()) / 1000, PeakMemoryBytes: u.MemoryPeak, Tasks: u.Tasks}
 }
 
@@ -287,5 +307,6 @@ func (j *jailed) Standing() standing {
 		// The start has compared them: as many, in the same order, each as wanted.
 		known.witness = append(known.witness, Witness{Name: c.Name, Act: c.Act, Arg: c.Arg, Got: report.Witness[i].Got, Reason: c.Reason})
 	}
+	known.witness = append(known.witness, j.later...)
 	return known
 }

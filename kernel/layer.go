@@ -123,7 +123,7 @@ func (l *layer) note(d policy.Decision, k policy.OpKind) string {
 	if l == nil || d.Enforced || !changesFiles(k) {
 		return ""
 	}
-	return "the host is untouched: layer " + l.id() + " has it"
+	return "the host is untouched: what became of it is in layer " + l.id()
 }
 
 // killedFull is why a worker was ended whose layer had outgrown its limit.

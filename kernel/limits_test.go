@@ -81,7 +81,7 @@ func TestFullOutputsEndAtTheirLimitAndSaySo(t *testing.T) {
 func TestAFullOutputFileHasAnEnd(t *testing.T) {
 	o := newCellOutput(100, t.TempDir(), 1, &room{}, nil)
 	o.spilled = maxSpill - 150
-	o.write("stdout", []byte(strings.Repeat("x", 200)), false)
+	o.write(stdout, []byte(strings.Repeat("x", 200)), false)
 	o.end()
 	if len(o.notes()) != 1 || !strings.Contains(o.notes()[0], "50 bytes left out: one file holds 1 GiB") {
 		t.Errorf("%q", o.notes())

@@ -63,6 +63,26 @@ func lookup(path string) policy.Found {
 	return found
 }
 
+// topLinks are the symbolic links in the root directory that lead to something.
+func topLinks() (top []policy.TopLink) {
+	entries, err := os.ReadDir("/")
+	if err != nil {
+		return nil // what nobody can list is shown by no list either
+	}
+	for _, e := range entries {
+		if e.Type()&fs.ModeSymlink == 0 {
+			continue
+		}
+		at := "/" + e.Name()
+		if target, err := os.Readlink(at); err == nil {
+			if found := lookup(at); found.Exists {
+				top = append(top, policy.TopLink{HostLink: policy.HostLink{Path: at, Target: target}, Leads: found.Path})
+			}
+		}
+	}
+	return top
+}
+
 func split(path string) []string {
 	var out []string
 	for part := range strings.SplitSeq(path, "/") {

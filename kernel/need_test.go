@@ -14,7 +14,7 @@ import (
 // TestMain wants no goroutine left behind by any session; the one that lives as
 // long as the launcher is the jail's.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cellblock/jail.spawning"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cellblock/jail/spawner.spawning"))
 }
 
 // needStage fails a test of the jail where the build has no stage: make build

@@ -50,8 +50,14 @@ func (o Options) check() error {
 		return wrong("tier", "process has no layer that could take changes; use tier jail, or mode report or off")
 	case o.Shadow != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Shadow) }):
 		return wrong("shadow", "%q is in none of the launcher's own directories (State), where sessions could change it", o.Shadow)
+	case o.ExtensionLogs != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.ExtensionLogs) }):
+		return wrong("extension logs", "%q is in none of the launcher's own directories (State), where sessions could read it", o.ExtensionLogs)
+	case o.Trust != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Trust) }):
+		return wrong("trust", "%q is in none of the launcher's own directories (State), where sessions could change it", o.Trust)
 	case o.Runtime != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Runtime) }):
 		return wrong("runtime", "%q is in none of the launcher's own directories (State), where sessions could change it", o.Runtime)
+	case o.Definitions != "" && !slices.ContainsFunc(o.State, func(dir string) bool { return policy.Within(dir, o.Definitions) }):
+		return wrong("keep definitions", "%q is in none of the launcher's own directories (State), where sessions could change it", o.Definitions)
 	case o.Net != "" && o.Net != policy.NetNone && o.Net != policy.NetHost:
 		return wrong("net", "%q is neither none nor host", o.Net)
 	case o.Tier == TierProcess && o.Net == policy.NetNone:

@@ -1,9 +1,12 @@
 package kernel
 
 import (
+	"context"
 	"io"
 	"time"
 
+	"cellblock/kernel/extension"
+	"cellblock/kernel/host"
 	"cellblock/policy"
 	"cellblock/policy/audit"
 )
@@ -72,10 +75,25 @@ type Options struct {
 	// made when it is missing. When empty, every start writes and compiles them.
 	Runtime string
 
+	// Trust is a directory of the launcher's own, beneath one of State, that remembers
+	// which extensions of session directories the operator trusts; see TrustExtensions.
+	// When empty, none of them is loaded unless Extensions names their directory.
+	Trust string
+
 	// Shadow is a directory of the launcher's own, beneath one of State, that keeps
 	// the layers of sessions in mode shadow. It is made when it is missing. A layer
 	// in which something differs from the host stays when its session ends.
 	Shadow string
+
+	// KeepDefinitions keeps the source of the functions, classes, imports and plain
+	// constants that cells define. A new worker runs it, statement by statement,
+	// before its first call, whose reply tells what it has again (Details.Restored).
+	// A reset forgets them.
+	KeepDefinitions bool
+	// Definitions is a directory of the launcher's own, beneath one of State, that
+	// keeps them from one session of the same Name to the next. It is made when it is
+	// missing. When empty they last as long as the session.
+	Definitions string
 
 	// Audit is the file of the session's audit record; empty for none. It lies in
 	// a directory that is the caller's alone (0700), which is made when it does
@@ -87,6 +105,41 @@ type Options struct {
 	// once. It runs on its own goroutine; what it returns after the cell has
 	// ended is dropped.
 	Input func(prompt string, password bool) (string, error)
+
+	// Tools are calls that the host's own code carries out, bound in a session by
+	// their names. The policy decides on each call.
+	Tools []host.Tool
+
+	// Retire has a session whose worker is gone, for whatever reason, refuse calls
+	// (KernelRetired) until one with Reset, instead of going on in a fresh interpreter
+	// whose first reply says that state was lost.
+	Retire bool
+
+	// Store is what the methods that every session has answer from (workspace.info,
+	// evidence.resolve, maintenance.originate, maintenance.assess); nil for one of the
+	// session's own, which ends with it. It stays the caller's.
+	Store host.Store
+
+	// Stock has workers ready for sessions like this one; nil for none. A session that
+	// it has nothing for is started as without it.
+	Stock *Stock
+
+	// Approve answers where the policy wants a host call confirmed: for exactly the
+	// call that it is shown, once. When nil, such calls are refused. It runs on its
+	// own goroutine; what it answers after ctx has ended, or after the approval has
+	// expired, is dropped.
+	Approve func(ctx context.Context, a host.Approval) (approved bool, err error)
+
+	// Extensions are the directories in which extensions are looked for; nil stands
+	// for ExtensionRoots, and an empty list for none. No session sees or changes one.
+	Extensions []string
+	// ExtensionPython is the interpreter that extensions run in; empty for PythonBin.
+	// It runs outside of any jail, so that one which cells can change is refused.
+	ExtensionPython string
+	ExtensionLimits extension.Limits
+	// ExtensionLogs is a directory of the launcher's own, beneath one of State, that
+	// keeps what extensions print. When empty the end of it is kept for messages.
+	ExtensionLogs string
 
 	// Log takes what workers print outside cells and what the launcher finds
 	// worth telling an operator. When nil it is kept for error messages only.

@@ -39,7 +39,7 @@ func (s *Session) newOutlet(w *watch) *outlet {
 		return nil
 	}
 	o := &outlet{names: proxy.NewNames(directFor(s.policy.Network).names...)}
-	o.server = proxy.New(proxy.Config{Names: o.names, Decide: s.policy.DecideNet, Refused: func(op policy.NetOp, d policy.Decision, way proxy.Way) {
+	o.server = proxy.New(proxy.Config{Names: o.names, Decide: func(op policy.NetOp) policy.Decision { return w.rules.Load().DecideNet(op) }, Refused: func(op policy.NetOp, d policy.Decision, way proxy.Way) {
 		// The observer has told of the connection itself; what a name led to only we know.
 		if way == proxy.Direct && o.observed && !(op.Host != "" && op.Addr.IsValid()) {
 			return

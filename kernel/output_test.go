@@ -12,7 +12,7 @@ func TestACutTextIsNeverLongerThanTheWhole(t *testing.T) {
 			c := capped{limit: limit}
 			whole := strings.Repeat("é", limit+past)
 			for at := 0; at < len(whole); at += 14 {
-				c.add(whole[at:min(at+14, len(whole))])
+				c.add([]byte(whole[at:min(at+14, len(whole))]))
 			}
 			if got := utf8.RuneCountInString(c.String()); got > limit+past {
 				t.Errorf("limit %d: %d characters became %d", limit, limit+past, got)

@@ -3,19 +3,32 @@ package kernel
 import (
 	"os"
 	"path/filepath"
+	"sync"
 
 	"cellblock/policy"
 	"cellblock/profiles"
 )
 
-// BuiltInPolicy reads the policy of that name that comes with the product.
+// BuiltInPolicy reads the policy of that name that comes with the product. The lists in
+// it are everybody's: who changes one copies it first.
 func BuiltInPolicy(name string) (policy.Document, error) {
+	if known, ok := builtInPolicies.Load(name); ok {
+		return known.(policy.Document), nil
+	}
 	text, err := profiles.Policy(name)
 	if err != nil {
 		return policy.Document{}, err
 	}
-	return policy.Parse(name+".yaml", text)
+	doc, err := policy.Parse(name+".yaml", text)
+	if err == nil {
+		builtInPolicies.Store(name, doc)
+	}
+	return doc, err
 }
+
+// builtInPolicies are those that a session has asked for: reading one takes longer than
+// all else that opens a session.
+var builtInPolicies sync.Map // name → policy.Document
 
 // Policy returns the policy of a session with these options, as it would be
 // opened here, and what is worth telling of it. Nothing is started or made.
@@ -63,7 +76,7 @@ func (o Options) document() (policy.Document, error) {
 
 // policyFacts looks at the host for what the document names.
 func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Facts, error) {
-	facts := policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State, Net: opts.Net, Limits: opts.Limits,
+	facts := policy.Facts{Mode: opts.Mode, SessionDir: dir, Home: home, State: opts.State, Extensions: hiddenExtensions(opts, dir, home), Net: opts.Net, Limits: opts.Limits,
 		Unjailed: opts.Tier == TierProcess}
 	if opts.Tier == TierJail {
 		facts.Sealed = opts.sealedFiles(ownNetwork(opts, doc))
@@ -82,6 +95,7 @@ func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Fa
 		}
 		needs, links := interpreterNeeds(python)
 		facts.Needs, facts.Links = append(facts.Needs, needs...), links
+		facts.Top = topLinks()
 	}
 	facts.Paths = map[string]policy.Found{}
 	for _, p := range doc.Paths(facts) {

@@ -23,6 +23,8 @@ for line in f:
         say({"id": m["id"], "value": 0, "info": {"python": "3.11.0"}})
     elif m.get("op") == "confine":
         say({"id": m["id"], "value": {"read": 0, "write": 0}})
+    elif m.get("op") == "install-tool":
+        say({"id": m["id"], "value": m["name"]})
     elif m.get("op") == "run-block":
         exec(BAD)
         time.sleep(600)

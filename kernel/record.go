@@ -140,6 +140,13 @@ func (r *recorder) counted() []audit.Record {
 	return r.calls.Flush()
 }
 
+// noteIn adds to a reply what it says of records that could not be written.
+func (r *recorder) noteIn(result *Result) {
+	if note := r.note(); note != "" {
+		result.Details.Notes = append(result.Details.Notes, note)
+	}
+}
+
 // note is what a reply says of records that could not be written.
 func (r *recorder) note() string {
 	if r == nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -73,8 +74,8 @@ func (s *Session) died(w *worker, why string, death Death, d cellResult) Result 
 	r.Details.AuditPolicy = auditText(s.policy.Mode, len(outside), 0)
 	log := d.log
 	if d.out != nil {
-		r.Details.Stdout, r.Details.Stderr = d.out.streams["stdout"].String(), d.out.streams["stderr"].String()
-		r.Details.Outputs, r.Details.TruncatedBytes = d.out.records, d.out.truncated
+		r.Details.Stdout, r.Details.Stderr = d.out.text[stdout].String(), d.out.text[stderr].String()
+		r.Details.Outputs, r.Details.TruncatedBytes = d.out.outputs(), d.out.truncated
 		r.Details.DurationMs = float64(d.took.Microseconds()) / 1000
 		log = r.Details.Stderr
 	}
@@ -96,8 +97,8 @@ func (s *Session) compose(w *worker, c *wire.CellReply, d cellResult, why string
 	r := s.result(w)
 	t := &r.Details
 	t.Status, t.DurationMs, t.Value, t.ShapeHint = c.Status, c.DurationMs, c.Value, c.ShapeHint
-	t.Stdout, t.Stderr = d.out.streams["stdout"].String(), d.out.streams["stderr"].String()
-	t.Outputs, t.TruncatedBytes, t.FullOutputPath = d.out.records, d.out.truncated, d.path
+	t.Stdout, t.Stderr = d.out.text[stdout].String(), d.out.text[stderr].String()
+	t.Outputs, t.TruncatedBytes, t.FullOutputPath = d.out.outputs(), d.out.truncated, d.path
 	t.SkErrors, t.Yielded, t.Notes = c.SkErrors, c.Yielded, c.Notes
 	if d.dropped > 0 {
 		t.Notes = append(t.Notes, fmt.Sprintf("%d background writes left out", d.dropped))
@@ -115,10 +116,11 @@ func (s *Session) compose(w *worker, c *wire.CellReply, d cellResult, why string
 		t.Outputs = append(t.Outputs, OutputRecord{Stream: "display", Data: map[string]string{"image/png": png}})
 		r.Content = append(r.Content, Content{Type: "image", Data: png, MimeType: "image/png"})
 	}
-	t.Outputs = append(t.Outputs, d.background...)
+	background := d.background
 	for _, b := range c.Background {
-		t.Outputs = append(t.Outputs, OutputRecord{Stream: b.Stream, Text: b.Text, Background: true, Origin: b.Origin})
+		background = append(background, OutputRecord{Stream: b.Stream, Text: b.Text, Background: true, Origin: s.origin(b.Origin)})
 	}
+	t.Outputs = append(t.Outputs, background...)
 	if c.Error != nil {
 		r.IsError = true
 		t.Error = &ErrorDetail{Name: c.Error.Name, Value: c.Error.Value, Traceback: c.Error.Traceback}
@@ -133,12 +135,38 @@ func (s *Session) compose(w *worker, c *wire.CellReply, d cellResult, why string
 		t.Error = &ErrorDetail{Name: KernelTimeout, Value: timeoutText(d.limit), Traceback: traceback}
 	}
 	report := s.audit(w, t, c)
-	r.Content = append([]Content{{Type: "text", Text: cellText(t, d, c) + report}}, r.Content...)
+	r.Content = append([]Content{{Type: "text", Text: cellText(t, d, c, background) + report}}, r.Content...)
 	return r
 }
 
-// cellText is what a model reads: stdout, stderr, the traceback, the value.
-func cellText(t *Details, d cellResult, c *wire.CellReply) string {
+// origin is the scope of the earlier cell that a worker names by its number.
+func (s *Session) origin(cell string) string {
+	s.mu.Lock()
+	cells := s.cells
+	s.mu.Unlock()
+	if n, err := strconv.Atoi(cell); err == nil && 0 < n && n <= cells {
+		return s.scope(n)
+	}
+	return unassigned
+}
+
+// backgroundText is what earlier cells' leftovers wrote, as a model reads it. All of
+// it is in the details.
+func backgroundText(records []OutputRecord) string {
+	var b strings.Builder
+	for i, r := range records {
+		if b.Len() > backgroundShown {
+			fmt.Fprintf(&b, "[background: %d further records]\n", len(records)-i)
+			break
+		}
+		fmt.Fprintf(&b, "[background origin=%s] %s\n", r.Origin, strings.TrimSuffix(r.Text, "\n"))
+	}
+	return b.String()
+}
+
+// cellText is what a model reads: stdout, stderr, the traceback, the value, and what
+// earlier cells left behind.
+func cellText(t *Details, d cellResult, c *wire.CellReply, background []OutputRecord) string {
 	var parts []string
 	add := func(s string) {
 		if s != "" {
@@ -148,7 +176,7 @@ func cellText(t *Details, d cellResult, c *wire.CellReply) string {
 	if d.path != "" || c.ShapeHint != "" {
 		hint := c.ShapeHint
 		if hint == "" {
-			hint = fmt.Sprintf("stdout len=%d, stderr len=%d", d.out.streams["stdout"].chars, d.out.streams["stderr"].chars)
+			hint = fmt.Sprintf("stdout len=%d, stderr len=%d", d.out.text[stdout].chars, d.out.text[stderr].chars)
 		}
 		add("[output truncated: " + hint + "]")
 	}
@@ -160,12 +188,16 @@ func cellText(t *Details, d cellResult, c *wire.CellReply) string {
 			add(KernelTimeout + ": " + t.Error.Value)
 		}
 	}
+	if t.Yielded {
+		add("[turn yielded]")
+	}
 	if t.Value != nil {
 		add(*t.Value)
 	}
 	if d.path != "" {
 		add("[full output: " + d.path + "]")
 	}
+	add(backgroundText(background))
 	if len(parts) == 0 {
 		return "(no output)"
 	}

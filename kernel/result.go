@@ -15,6 +15,21 @@ type Call struct {
 	Timeout      time.Duration // of this cell; 0 is the session's
 	Purpose      string        // interactive (default), maintenance or eval
 
+	// KeepDefinitions has what this cell defines kept where Options.KeepDefinitions
+	// does not say so of every cell. ForgetDefinitions drops what is kept before the
+	// cell runs; the names stay defined.
+	KeepDefinitions, ForgetDefinitions bool
+
+	// NoCheckpoint keeps nothing of what is decided in a run: Run.Checkpoint has an error.
+	NoCheckpoint bool
+
+	// Events gets each event of the call once, in order, from the goroutine in which
+	// it happens: a slow one slows the call down.
+	Events func(Event)
+
+	run       *Run // that carries the call out
+	restoring bool // a kept statement, in a new worker
+
 	// Output gets what the cell writes while it runs, whole and in order. It is
 	// called from the goroutine that reads the pipe: a slow one slows the cell
 	// down, it does not fill memory.
@@ -67,7 +82,8 @@ type Details struct {
 	Policy         PolicyDetail      `json:"policy"`
 	Usage          Usage             `json:"usage"`
 	StateLost      bool              `json:"stateLost,omitempty"`
-	Notes          []string          `json:"notes,omitempty"` // what was cut or dropped
+	Restored       *Restored         `json:"restored,omitempty"` // before this call's cell
+	Notes          []string          `json:"notes,omitempty"`    // what was cut or dropped
 }
 
 // Names of the errors that are the kernel's own, as Details.Error.Name.
@@ -75,6 +91,7 @@ const (
 	KernelTimeout = "KernelTimeout"
 	KernelExited  = "KernelExited"
 	KernelKilled  = "KernelKilled"
+	KernelRetired = "KernelRetired"
 	ToolError     = "ToolError"
 )
 

@@ -23,21 +23,34 @@ import (
 // compile is told what to compile, so that nothing is looked for. PEP 552's
 // unchecked kind, because the directory's name already is the digest of the source.
 const compile = `import os, py_compile, sys
-for name in sorted(os.listdir(sys.argv[1])):
-    if name.endswith(".py"):
-        path = os.path.join(sys.argv[1], name)
-        py_compile.compile(path, None, path, True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+for package in sys.argv[1:]:
+    for name in sorted(os.listdir(package)):
+        if name.endswith(".py"):
+            path = os.path.join(package, name)
+            py_compile.compile(path, None, path, True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 `
 
 // unused is how long a runtime that nobody has started is kept.
 const unused = 7 * 24 * time.Hour
+
+// keptSource is a worker's source that can be kept.
+type keptSource struct {
+	digest   func() string
+	writeTo  func(dir string) error
+	packages []string // the directories in it that are compiled
+}
+
+var (
+	workerSource    = keptSource{pyruntime.Digest, pyruntime.WriteTo, []string{pyruntime.Package}}
+	extensionSource = keptSource{pyruntime.ExtensionDigest, pyruntime.WriteExtensionTo, pyruntime.ExtensionPackages()}
+)
 
 // runtimeDir returns the directory with the worker's source for an interpreter:
 // from the store, made there now, or else in temp, where it lasts for one
 // generation and is compiled by the worker. An interpreter that a cell may have
 // changed is never run outside of a jail, so nothing is kept for it.
 func runtimeDir(store, python, sessionDir, temp string) (string, error) {
-	if kept, err := storedRuntime(store, python, sessionDir); err == nil {
+	if kept, err := storedSource(workerSource, store, python, sessionDir); err == nil {
 		return kept, nil
 	}
 	own := filepath.Join(temp, "runtime")
@@ -47,7 +60,7 @@ func runtimeDir(store, python, sessionDir, temp string) (string, error) {
 	return own, pyruntime.WriteTo(own)
 }
 
-func storedRuntime(store, python, sessionDir string) (string, error) {
+func storedSource(source keptSource, store, python, sessionDir string) (string, error) {
 	real, err := filepath.EvalSymlinks(python)
 	if err != nil {
 		return "", err
@@ -59,10 +72,10 @@ func storedRuntime(store, python, sessionDir string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d", pyruntime.Digest(), real, info.Size(), info.ModTime().UnixNano()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d", source.digest(), real, info.Size(), info.ModTime().UnixNano()))
 	kept := filepath.Join(store, hex.EncodeToString(sum[:16]))
 	if _, err := os.Lstat(kept); err != nil {
-		if err := makeRuntime(python, store, kept); err != nil {
+		if err := makeRuntime(source, python, store, kept); err != nil {
 			return "", err
 		}
 	}
@@ -76,7 +89,7 @@ func storedRuntime(store, python, sessionDir string) (string, error) {
 }
 
 // makeRuntime fills a directory that takes its name when it is whole.
-func makeRuntime(python, store, kept string) error {
+func makeRuntime(source keptSource, python, store, kept string) error {
 	if err := os.MkdirAll(store, 0o700); err != nil {
 		return err
 	}
@@ -89,12 +102,16 @@ func makeRuntime(python, store, kept string) error {
 	if err := os.Chmod(made, 0o755); err != nil {
 		return err
 	}
-	if err := pyruntime.WriteTo(made); err != nil {
+	if err := source.writeTo(made); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTime)
 	defer cancel()
-	if err := exec.CommandContext(ctx, python, "-I", "-S", "-c", compile, filepath.Join(made, pyruntime.Package)).Run(); err != nil {
+	arguments := []string{"-I", "-S", "-c", compile}
+	for _, name := range source.packages {
+		arguments = append(arguments, filepath.Join(made, name))
+	}
+	if err := exec.CommandContext(ctx, python, arguments...).Run(); err != nil {
 		return err
 	}
 	if err := os.Rename(made, kept); err != nil && !os.IsExist(err) {

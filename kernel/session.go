@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"cellblock/kernel/delegate"
+	"cellblock/kernel/host"
 	"cellblock/kernel/proxy"
+	"cellblock/kernel/wire"
 	"cellblock/policy"
 	"cellblock/policy/audit"
 )
@@ -31,9 +33,14 @@ type Session struct {
 	digest string // of the policy
 	record *recorder
 	rego   *delegate.Delegate // of a policy that delegates host calls; nil for none
-	layer  *layer             // of mode shadow; nil in the others
+	door   *host.Door
+	layer  *layer // of mode shadow; nil in the others
 	start  func(context.Context, launch) (process, error)
 	swept  *sweeping
+	keep   *keeping // nil where no definitions are kept
+	// stocked is the room in which a directory will be attached, of what stands for the
+	// sessions that get a worker from stock; empty for a session.
+	stocked string
 
 	inbound  []Inbound
 	forwards *proxy.Server // serves them; nil for none
@@ -41,12 +48,15 @@ type Session struct {
 	turn chan struct{} // holds one token; who has it runs
 
 	mu         sync.Mutex
+	extensions *extensions // nil for none
 	worker     *worker
 	running    execution     // what runs; zero for nothing
 	stop       chan struct{} // closed by Abort: everything waiting fails at once
 	generation int
 	cells      int
-	lost       bool // the last worker died: the next reply says so
+	lost       bool            // the last worker died: the next reply says so
+	ending     <-chan struct{} // closed when the last worker has ended whole; nil for none
+	retired    string          // why nothing runs until a reset; empty when it does
 	closed     bool
 }
 
@@ -57,6 +67,9 @@ var sessions atomic.Int64
 // worker is ready, or with Close. No worker is started before the first call or
 // Start. The error is an *audit.OpenError when it is the record's.
 func Open(opts Options) (*Session, error) {
+	if err := roomForStart(); err != nil {
+		return nil, short(err)
+	}
 	makeState(opts)
 	s, err := newSession(opts)
 	if err != nil {
@@ -76,14 +89,21 @@ func Open(opts Options) (*Session, error) {
 	if err := s.delegated(); err != nil {
 		return nil, err
 	}
-	if err := s.openRecord(); err != nil {
+	if err := s.openDefinitions(); err != nil {
 		s.rego.Close()
 		return nil, err
 	}
+	if err := s.openRecord(); err != nil {
+		s.rego.Close()
+		s.keep.close()
+		return nil, err
+	}
 	if err := s.openInbound(); err != nil {
+		s.keep.close()
 		return nil, errors.Join(err, s.record.close())
 	}
 	s.swept = s.sweep()
+	s.openExtensions()
 	s.turn <- struct{}{}
 	return s, nil
 }
@@ -98,6 +118,9 @@ func makeState(opts Options) {
 	}
 	for _, dir := range dirs {
 		_ = os.MkdirAll(dir, 0o700)
+	}
+	if home := opts.home(); home != "" {
+		_ = os.Mkdir(filepath.Join(home, ownDirectory), 0o755)
 	}
 }
 
@@ -129,6 +152,17 @@ func newSession(opts Options) (*Session, error) {
 		s.opts.CellTimeout = min(s.opts.CellTimeout, wall)
 	}
 	s.digest = s.policy.Digest()
+	s.door = host.NewDoor(host.Config{Decide: s.decideTool, Check: wire.CheckValue})
+	store := opts.Store
+	if store == nil {
+		store = host.NewMemoryStore()
+	}
+	if err := s.door.Set(host.BuiltIn, host.Methods(store)); err != nil {
+		return nil, err
+	}
+	if err := s.door.Set("the host", opts.Tools); err != nil {
+		return nil, &OptionError{"tools", err.Error()}
+	}
 	if s.name == "" {
 		s.name = fmt.Sprintf("s%d-%d", os.Getpid(), sessions.Add(1))
 	}
@@ -198,7 +232,14 @@ func (s *Session) Start(ctx context.Context) error {
 		return err
 	}
 	defer s.give()
-	_, err := s.live(ctx)
+	w, err := s.live(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	stop := s.stop
+	s.mu.Unlock()
+	_, err = s.restore(ctx, w, stop)
 	return err
 }
 
@@ -212,12 +253,31 @@ func (s *Session) live(ctx context.Context) (*worker, error) {
 		return nil, errClosed
 	}
 	if w != nil {
+		if w.condemned() {
+			// It was ended as its last reply came, or after: nothing more runs in it.
+			select {
+			case <-w.gone:
+			case <-w.proc.Done():
+			case <-ctx.Done():
+				return nil, errStopped{context.Cause(ctx)}
+			}
+		}
 		select {
 		case <-w.gone: // died between two calls
-			s.bury(w, s.unreported(w)...)
+		case <-w.proc.Done(): // and left somebody who holds its wire
 		default:
 			return w, nil
 		}
+		s.bury(w, s.unreported(w)...)
+	}
+	s.mu.Lock()
+	why := s.retired
+	s.mu.Unlock()
+	if why != "" {
+		return nil, &RetiredError{why}
+	}
+	if s.stuck() {
+		return nil, errStuck
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -229,11 +289,7 @@ func (s *Session) live(ctx context.Context) (*worker, error) {
 		}
 	}()
 	w, err := startWorker(ctx, s, s.generation+1)
-	if err == nil {
-		if err = s.swept.wait(); err != nil {
-			w.discard()
-		}
-	}
+	s.swept.wait()
 	if err != nil && ctx.Err() != nil {
 		return nil, errStopped{context.Cause(ctx)}
 	}
@@ -248,10 +304,37 @@ func (s *Session) live(ctx context.Context) (*worker, error) {
 	return w, nil
 }
 
+// discard ends what is left of the session's worker, and remembers one that does not end.
+func (s *Session) discard(w *worker) {
+	ended := w.discard()
+	s.mu.Lock()
+	s.ending = ended
+	s.mu.Unlock()
+}
+
+// stuck says that a worker was killed and has not ended yet.
+func (s *Session) stuck() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ending == nil {
+		return false
+	}
+	select {
+	case <-s.ending:
+		return false
+	default:
+		return true
+	}
+}
+
+// errStuck is a session whose worker was killed and does not end. Another one beside it
+// would have the same directory, and the limits twice.
+var errStuck = errors.New("a process of the last worker was killed and does not end: Linux waits within a system call of it, mostly for a disk that does not answer (state D in ps); the session goes on when it has ended")
+
 // retire ends a worker whose state was given up on purpose.
 func (s *Session) retire(w *worker) {
 	w.kill(KernelKilled)
-	w.discard()
+	s.discard(w)
 	s.recordEnd(w, "given up on purpose", s.unreported(w)...)
 	s.mu.Lock()
 	if s.worker == w {
@@ -264,22 +347,52 @@ func (s *Session) retire(w *worker) {
 // recorded before that is what no reply will tell of.
 func (s *Session) bury(w *worker, before ...audit.Record) Death {
 	death := w.death(s)
-	w.discard()
+	s.discard(w)
 	s.recordEnd(w, death.String(), before...)
 	s.mu.Lock()
 	if s.worker == w {
 		s.worker = nil
 	}
 	s.lost = true
+	if s.opts.Retire && !s.keep.restores() {
+		s.retired = death.String()
+		switch w.killedBy() {
+		case KernelTimeout:
+			s.retired = "it was ended at the time limit"
+		case KernelKilled:
+			s.retired = "it was ended by the host"
+		}
+	}
 	s.mu.Unlock()
 	return death
+}
+
+// RetiredError says that a session lost its worker and, with Options.Retire, runs
+// nothing until a call with Reset.
+type RetiredError struct {
+	Why string // what became of the worker
+}
+
+func (e *RetiredError) Error() string {
+	return "python session retired: its worker is gone (" + e.Why + ") and its state with it; nothing runs until a reset"
+}
+
+// rebuild lets a retired session have a worker again.
+func (s *Session) rebuild() {
+	s.mu.Lock()
+	s.retired = ""
+	s.mu.Unlock()
 }
 
 // execution is one cell that runs in one worker: what an interrupt is bound to.
 type execution struct {
 	worker *worker
 	number int64
+	scope  *host.Scope   // what its host calls are made by
 	done   chan struct{} // closed when the cell has come back, or its worker has gone
+
+	run       *Run // that it is a part of; nil for none
+	restoring bool // a kept statement: it makes no host call
 }
 
 // Interrupt stops the cell that runs now, whose state is kept; false when none
@@ -300,6 +413,9 @@ func (s *Session) Interrupt() bool {
 		return false
 	}
 	if err == nil {
+		// After the cell has the interrupt: it is not to take the end of a call for
+		// an answer.
+		e.scope.Interrupt()
 		select {
 		case <-e.done:
 			return true
@@ -362,7 +478,7 @@ func (s *Session) Close() error {
 	s.mu.Unlock()
 	var last []audit.Record
 	if w != nil {
-		w.discard()
+		s.discard(w)
 		end := s.event(w, audit.OpWorkerEnd)
 		end.Reason = "the session was closed"
 		last = append(s.unreported(w), end)
@@ -374,8 +490,18 @@ func (s *Session) Close() error {
 	if kept != "" {
 		end.Facts["layer"] = kept
 	}
+	grace, cancel := after(closeGrace)
+	s.door.Close(grace)
+	cancel()
+	s.ext().ended(s.extensionIdentity(0, ""))
+	s.ext().close()
 	s.rego.Close()
-	return errors.Join(err, s.swept.wait(), s.record.close(append(append(s.record.counted(), last...), end)...))
+	s.keep.close()
+	if s.stuck() {
+		err = errors.Join(err, errStuck)
+	}
+	s.swept.wait()
+	return errors.Join(err, s.record.close(append(append(s.record.counted(), last...), end)...))
 }
 
 func skillRoots(home string) []string {

@@ -170,8 +170,30 @@ func TestLateOutputOfAChildIsBackground(t *testing.T) {
 			found = append(found, run(t, s, "").Details.Outputs...)
 		}
 		last := found[len(found)-1]
-		if last.Text != "late\n" || !last.Background || last.Origin != "1" {
+		if last.Text != "late\n" || !last.Background || last.Origin != s.name+"/1" {
 			t.Fatalf("%+v", found)
+		}
+	})
+}
+
+// TestNothingRunsInAnAbortedWorker: whenever an abort comes, also as a reply does, the next
+// call is none of those that it fails: it begins with an interpreter of its own.
+func TestNothingRunsInAnAbortedWorker(t *testing.T) {
+	tiers(t, Options{}, func(t *testing.T, s *Session) {
+		for i := range 12 {
+			s.Call(t.Context(), Call{Code: "kept = 1"})
+			out := make(chan Result, 1)
+			go func() { out <- s.Call(t.Context(), Call{Code: "import time; time.sleep(0.004)"}) }()
+			time.Sleep(time.Duration(i) * 700 * time.Microsecond)
+			s.Abort()
+			aborted := <-out
+			r := s.Call(t.Context(), Call{Code: "'kept' in globals()"})
+			if r.IsError || r.Details.Value == nil {
+				t.Fatalf("abort %d: %+v", i, r.Details.Error)
+			}
+			if died := aborted.IsError || r.Details.StateLost; died != (*r.Details.Value == "False") {
+				t.Errorf("abort %d: lost %v, and the state is there: not %s", i, died, *r.Details.Value)
+			}
 		}
 	})
 }

@@ -69,7 +69,14 @@ const toolText = `Run Python in a persistent interpreter. Variables, imports and
 
 // ToolDescription is what a model is told of the tool; it ends with the skills
 // when there are any.
-func ToolDescription(opts Options) string {
+func ToolDescription(opts Options) string { return describeTool(opts, "") }
+
+// describeTool puts what extensions say before the skills.
+func describeTool(opts Options, prompt string) string {
+	text := toolText
+	if prompt != "" {
+		text += "\n\n" + prompt
+	}
 	var modules []string
 	for _, s := range Skills(opts.SkillRoots) {
 		if s.Skipped == "" {
@@ -77,7 +84,7 @@ func ToolDescription(opts Options) string {
 		}
 	}
 	if len(modules) == 0 {
-		return toolText
+		return text
 	}
-	return toolText + "\n\nImportable skill modules: " + strings.Join(modules, ", ") + " — pre-imported in namespace; help(x) for docs."
+	return text + "\n\nImportable skill modules: " + strings.Join(modules, ", ") + " — pre-imported in namespace; help(x) for docs."
 }

@@ -11,6 +11,7 @@ import (
 type sweeping struct {
 	done chan struct{}
 	err  error
+	told bool // in a reply
 }
 
 func (s *Session) sweep() *sweeping {
@@ -27,8 +28,19 @@ func (s *Session) sweep() *sweeping {
 	return w
 }
 
-// wait returns when nothing is left of them; the error is the sweep's.
-func (w *sweeping) wait() error {
-	<-w.done
-	return w.err
+// wait returns when they have been looked for. What could not be removed is no reason to
+// refuse a session that has nothing to do with it.
+func (w *sweeping) wait() { <-w.done }
+
+// tell says once, in a reply, what could not be removed. The caller has the turn.
+func (w *sweeping) tell(r *Result) {
+	select {
+	case <-w.done:
+	default:
+		return
+	}
+	if w.err != nil && !w.told {
+		w.told = true
+		r.Details.Notes = append(r.Details.Notes, w.err.Error())
+	}
 }

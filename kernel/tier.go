@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"cellblock/jail/observe"
+	"cellblock/jail/spawner"
 )
 
 // launch is what a tier needs to start a worker. The descriptors stay the
@@ -63,8 +64,10 @@ func startUnjailed(_ context.Context, l launch) (process, error) {
 	cmd.Env, cmd.Dir = l.env, l.dir
 	cmd.Stdout, cmd.Stderr = l.stdout, l.stderr
 	cmd.ExtraFiles = []*os.File{l.wire}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	// Also one that computes, and reads nothing of its wire's end, ends with the launcher.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+	var err error
+	if spawner.Do(func() { err = cmd.Start() }); err != nil {
 		return nil, err
 	}
 	p := &unjailed{cmd: cmd, done: make(chan struct{})}

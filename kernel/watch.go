@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"cellblock/jail/observe"
 	"cellblock/kernel/proxy"
@@ -15,8 +16,8 @@ import (
 // watch keeps what a worker and its descendants have asked Linux for against the
 // policy, and the launcher for on their network, until a reply takes it.
 type watch struct {
-	policy policy.Policy
-	names  *proxy.Names // of a session whose network the launcher serves; nil for others
+	rules atomic.Pointer[policy.Policy] // stock has others than the session that gets it
+	names *proxy.Names                  // of a session whose network the launcher serves; nil for others
 
 	mu    sync.Mutex
 	found map[sightKey]*sighting
@@ -53,8 +54,20 @@ const furtherPaths = "(further paths)"
 func (w *watch) told(e observe.Event) {
 	for _, op := range e.Ops {
 		target, decision := w.judge(op)
-		if decision.Allowed() || op.Absent && !w.policy.Hidden(op.Path) {
+		if op.Absent && decision.Unlisted() {
+			var there bool
+			if op, there = onHost(op); !there {
+				continue
+			}
+			target, decision = w.judge(op)
+		} else if op.Absent && !w.rules.Load().Hidden(op.Path) {
 			continue
+		}
+		if decision.Allowed() {
+			continue
+		}
+		if op.Kind == observe.Socket && decision.Enforced {
+			e.Refuse() // no mount does, and no right of Landlock's before Linux 7.1
 		}
 		if !e.Waits() {
 			return
@@ -91,12 +104,12 @@ func (w *watch) judge(op observe.Op) (target string, d policy.Decision) {
 		if w.names != nil && op.Kind == observe.Connect {
 			if name, ok := w.names.Of(asked.Addr); ok {
 				asked.Host, asked.Addr, asked.Outward = name, netip.Addr{}, true
-				return proxy.Target(asked), w.policy.DecideNet(asked)
+				return proxy.Target(asked), w.rules.Load().DecideNet(asked)
 			}
 		}
-		return op.Addr.String(), w.policy.DecideNet(asked)
+		return op.Addr.String(), w.rules.Load().DecideNet(asked)
 	}
-	return op.Path, w.policy.Decide(policy.Op{Kind: policy.OpKind(op.Kind), Path: op.Path, Creates: op.Creates, Replaces: op.Replaces})
+	return op.Path, w.rules.Load().Decide(policy.Op{Kind: policy.OpKind(op.Kind), Path: op.Path, Creates: op.Creates, Replaces: op.Replaces})
 }
 
 // add counts an operation of a system call, or of none; the caller holds the lock.

@@ -32,24 +32,85 @@ type worker struct {
 	generation int
 	python     string // the interpreter
 	info       wire.Info
-	forked     bool // the next cell gets fresh pipes
-	hears      bool // what the worker asks Linux for is told
-	spawned    bool // some cell has made a process or a thread
+	forked     bool      // the next cell gets fresh pipes
+	places     []placeID // of what its jail covers, as it was when stock got it
+	stock      bool      // made before its session came
+	hears      bool      // what the worker asks Linux for is told
+	spawned    bool      // some cell has made a process or a thread
+	stuck      bool      // it was killed and did not end in time
 
 	mu      sync.Mutex
 	waiting map[int64]chan *wire.Message
-	onCall  func(*wire.Message) // host calls; set before the first request
-	broken  error               // what it did against the protocol
-	gone    chan struct{}       // closed when nothing more will be read
-	killed  string              // why the launcher ended it; empty when it did not
+	onCall  func(*worker, *wire.Message)  // host calls; set before the first request
+	onReply func(w *worker, number int64) // before a reply is handed on; set before the first request
+	broken  error                         // what it did against the protocol
+	gone    chan struct{}                 // closed when nothing more will be read
+	killed  string                        // why the launcher ended it; empty when it did not
 	ended   sync.WaitGroup
-	calls   atomic.Int32 // host calls that wait for an answer
+	answers answers      // to its host calls
+	calls   atomic.Int32 // host calls whose answers have not been written
+	asks    atomic.Int32 // of them, questions to whoever answers input()
 }
 
 var errGone = errors.New("the worker has gone")
 
-// startWorker starts a generation and waits until it is ready.
-func startWorker(ctx context.Context, s *Session, generation int) (started *worker, err error) {
+// startWorker starts a generation, or takes a worker from stock, and waits until it is
+// ready.
+func startWorker(ctx context.Context, s *Session, generation int) (*worker, error) {
+	if w := s.opts.Stock.take(s); w != nil {
+		err := w.begin(ctx, s, generation, time.Now(), s.opts.StartTimeout/stockShare)
+		if err == nil {
+			return w, nil
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		// Something may have stopped it while it waited. A fresh one is ready, or its error
+		// says what is wrong with the session.
+		err = fmt.Errorf("stock: worker for %s: %w", s.name, err)
+		s.opts.Stock.failed(nil, err)
+		s.recordFailure(generation, err)
+	}
+	start := time.Now()
+	w, err := makeWorker(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.begin(ctx, s, generation, start, s.opts.StartTimeout); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// stockShare is the part of a start's time that a worker from stock has: what takes long
+// has been done.
+const stockShare = 3
+
+// begin makes a worker the session's and waits until it is ready, for limit from start on.
+// One that is not in time is discarded.
+func (w *worker) begin(ctx context.Context, s *Session, generation int, start time.Time, limit time.Duration) (err error) {
+	defer func() {
+		if err != nil {
+			w.discard()
+		}
+	}()
+	w.generation, w.onCall, w.onReply = generation, s.hostCall, s.closeScope
+	if err := s.recordStart(w); err != nil {
+		return err
+	}
+	w.ended.Add(1)
+	go w.read()
+	s.layer.watch(w, s.policy.Limits.ShadowBytes)
+	defer context.AfterFunc(ctx, w.proc.Kill)()
+	return w.ready(ctx, s, start, limit)
+}
+
+// makeWorker starts a process that waits for its first request.
+func makeWorker(ctx context.Context, s *Session) (made *worker, err error) {
+	defer func() { err = short(err) }()
+	if err := roomForStart(); err != nil {
+		return nil, err
+	}
 	python, err := interpreter(s.opts.PythonBin, s.dir)
 	if err != nil {
 		return nil, err
@@ -62,8 +123,9 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	if s.opts.Tier == TierJail {
 		uid, gid = s.opts.workerIDs()
 	}
-	w := &worker{temp: temp, out: newOutput(uid, gid), room: room{limit: s.policy.Limits.OutputBytes}, generation: generation, python: python, watch: &watch{policy: s.policy},
-		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{}), onCall: s.hostCall}
+	w := &worker{temp: temp, out: newOutput(uid, gid), room: room{limit: s.policy.Limits.OutputBytes}, python: python, watch: &watch{},
+		waiting: map[int64]chan *wire.Message{}, gone: make(chan struct{})}
+	w.watch.rules.Store(&s.policy)
 	defer func() {
 		if err != nil {
 			w.discard()
@@ -103,13 +165,13 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	if w.conn, err = wire.NewConn(os.NewFile(uintptr(fds[0]), "wire")); err != nil {
 		return nil, err
 	}
+	w.answers.conn, w.answers.left = w.conn, &w.calls
 	ends, err := w.out.open()
 	if err != nil {
 		return nil, err
 	}
 	defer ends[0].Close()
 	defer ends[1].Close()
-	start := time.Now()
 	w.proc, err = s.start(ctx, launch{
 		argv: pyruntime.Command(python, seen, wireNumber), env: s.environment(), dir: s.dir, source: source,
 		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path, needless: temp.needless,
@@ -118,25 +180,25 @@ func startWorker(ctx context.Context, s *Session, generation int) (started *work
 	if err != nil {
 		return nil, fmt.Errorf("python %q: %w", python, err)
 	}
-	theirs.Close()
-	if err := s.recordStart(w); err != nil {
-		return nil, err
-	}
-	w.ended.Add(1)
-	go w.read()
-	s.layer.watch(w, s.policy.Limits.ShadowBytes)
-	defer context.AfterFunc(ctx, w.proc.Kill)()
-	if err := w.ready(s, python, start); err != nil {
-		return nil, err
-	}
+	w.out.pressed(func() { _ = w.proc.Signal(syscall.SIGURG) }) // it may have ended
 	return w, nil
 }
 
-func (w *worker) ready(s *Session, python string, start time.Time) error {
+func (w *worker) ready(ctx context.Context, s *Session, start time.Time, whole time.Duration) error {
+	python, limit := w.python, whole-time.Since(start)
 	input := s.opts.Input != nil
-	limit := s.opts.StartTimeout - time.Since(start)
-	m, err := w.request(wire.Request{Op: wire.OpInstallRuntime, Session: s.name, Directory: s.dir,
-		SkillRoots: s.opts.SkillRoots, Input: &input, MaxOutput: s.opts.MaxOutput}, nil, limit)
+	_, installed, err := w.send(wire.Request{Op: wire.OpInstallRuntime, Session: s.name, Directory: s.dir,
+		SkillRoots: s.opts.SkillRoots, Input: &input, MaxOutput: s.opts.MaxOutput}, nil, nil)
+	var confined chan *wire.Message
+	if err == nil {
+		// Before the first is answered: the worker takes one after the other.
+		read, write, refusal := []string{}, s.writable(), ""
+		_, confined, err = w.send(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Deny: s.denied(), Refusal: &refusal}, nil, nil)
+	}
+	var m *wire.Message
+	if err == nil {
+		m, err = w.await(installed, limit)
+	}
 	if err == nil && m.Error != nil {
 		err = m.Error
 	}
@@ -147,11 +209,16 @@ func (w *worker) ready(s *Session, python string, start time.Time) error {
 		if m.Info != nil {
 			w.info = *m.Info
 		}
-		read, write, refusal := []string{}, s.writable(), ""
-		m, err = w.request(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Deny: s.denied(), Refusal: &refusal}, nil, limit)
+		m, err = w.await(confined, limit)
 		if err == nil && m.Error != nil {
 			err = m.Error
 		}
+	}
+	if err == nil {
+		err = s.ext().registered(ctx)
+	}
+	if err == nil {
+		err = s.bindTools(w, limit)
 	}
 	if err == nil {
 		return nil
@@ -161,7 +228,7 @@ func (w *worker) ready(s *Session, python string, start time.Time) error {
 		return fmt.Errorf("python %q: ended before it was ready (%s): %s", python, death, lastLines(log))
 	}
 	if errors.Is(err, errLate) {
-		return fmt.Errorf("python %q: was not ready within %s: %s", python, s.opts.StartTimeout, lastLines(w.out.tail()))
+		return fmt.Errorf("python %q: was not ready within %s: %s", python, whole, lastLines(w.out.tail()))
 	}
 	return fmt.Errorf("python %q: %w", python, err)
 }
@@ -193,7 +260,7 @@ func (w *worker) read() {
 			return
 		}
 		if m.Op == wire.OpHost {
-			w.onCall(m)
+			w.onCall(w, m)
 			continue
 		}
 		w.mu.Lock()
@@ -204,6 +271,7 @@ func (w *worker) read() {
 			w.fail(&wire.ProtocolError{Rule: wire.RuleUnknownReply, Detail: fmt.Sprintf("id %d", m.ID)})
 			return
 		}
+		w.onReply(w, m.ID)
 		to <- m
 	}
 }
@@ -235,11 +303,16 @@ func (w *worker) send(r wire.Request, fds []int, numbered func(id int64)) (int64
 	return number, reply, err
 }
 
-func (w *worker) request(r wire.Request, fds []int, limit time.Duration) (*wire.Message, error) {
-	_, reply, err := w.send(r, fds, nil)
+func (w *worker) request(r wire.Request, limit time.Duration) (*wire.Message, error) {
+	_, reply, err := w.send(r, nil, nil)
 	if err != nil {
 		return nil, err
 	}
+	return w.await(reply, limit)
+}
+
+// await waits for the reply to what send has sent.
+func (w *worker) await(reply chan *wire.Message, limit time.Duration) (*wire.Message, error) {
 	timer := time.NewTimer(max(limit, time.Millisecond))
 	defer timer.Stop()
 	select {
@@ -323,7 +396,14 @@ func (w *worker) death(s *Session) Death {
 		cancel()
 	}
 	w.proc.Kill()
-	<-w.proc.Done()
+	grace, cancel := after(endGrace)
+	defer cancel()
+	select {
+	case <-w.proc.Done():
+	case <-grace:
+		w.stuck = true
+		return Death{Stuck: true}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	limits := s.policy.Limits
@@ -340,8 +420,32 @@ func (w *worker) condemned() bool {
 	return w.killed != "" || w.broken != nil
 }
 
-// discard ends what is left of a generation: process, wire, pipes, directory.
-func (w *worker) discard() {
+// endGrace bounds the wait for the end of what was killed. Linux lets a process end at
+// once, unless it waits within a system call that no signal breaks off: for a disk that
+// does not answer, mostly (proc(5): state D).
+const endGrace = 5 * time.Second
+
+// discard ends what is left of a generation: process, wire, pipes, directory. It waits for
+// endGrace at most, unless death has done so; ended is closed when all is done.
+func (w *worker) discard() (ended <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.discardAll()
+	}()
+	if w.stuck {
+		return done
+	}
+	grace, cancel := after(endGrace)
+	defer cancel()
+	select {
+	case <-done:
+	case <-grace:
+	}
+	return done
+}
+
+func (w *worker) discardAll() {
 	if w.proc != nil {
 		w.proc.Kill()
 		<-w.proc.Done()

@@ -23,6 +23,9 @@ type CommitOptions struct {
 	SetID bool
 	// DryRun looks and changes nothing.
 	DryRun bool
+	// Before is told of each change before it is made; an error stops the commit there.
+	// Nil for nobody.
+	Before func(Change) error
 }
 
 // Refused is a change that was not carried over.
@@ -177,6 +180,12 @@ func (w *work) run(p *plan) error {
 			continue
 		}
 		c.New = w.becomes(c)
+		if w.options.Before != nil {
+			if err := w.options.Before(c); err != nil {
+				failure = err
+				break
+			}
+		}
 		err := w.apply(c)
 		var later moved
 		if errors.As(err, &later) {

@@ -187,7 +187,7 @@ func TestDiscardAfterACutOffCommit(t *testing.T) {
 			break
 		}
 		if l := h.reopened(t); l != nil {
-			if err := l.Discard(); err != nil {
+			if err := l.Discard(nil); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -318,8 +318,8 @@ func (w *walk) redirected(text, where string) (string, bool) {
 		return "", false
 	}
 	if strings.HasPrefix(text, "/") {
-		from := path.Join(w.tree.Path, text)
-		return from, from != w.tree.Path
+		// Linux writes it clean; what is not could lead out of the tree.
+		return path.Join(w.tree.Path, text), path.Clean(text) == text && text != "/"
 	}
 	return path.Join(where, text), !strings.Contains(text, "/") && text != ".." && text != "."
 }

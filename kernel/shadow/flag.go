@@ -24,6 +24,7 @@ var flags = []struct {
 	{ext: []string{".pyc", ".pyo"}, why: "Python executes it in the place of a source file"},
 	{suffix: "sitecustomize.py", why: "Python imports it at each start"},
 	{suffix: "usercustomize.py", why: "Python imports it at each start"},
+	{dir: ".cellblock/extensions", ext: []string{".py"}, why: "cellblock runs it outside of the jail"},
 	{suffix: "conftest.py", why: "pytest imports it"},
 	{suffix: "setup.py", why: "pip executes it"},
 	{dir: "site-packages", ext: []string{".py", ".so", ".pyc"}, why: "Python programs import it"},

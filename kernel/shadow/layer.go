@@ -253,7 +253,7 @@ func (l *Layer) Close() (kept bool, err error) {
 
 // Discard removes the layer and everything in it. The host is not touched.
 // What a commit that was cut off has left beside files of the host goes first.
-func (l *Layer) Discard() error {
+func (l *Layer) Discard(before func(Diff) error) error {
 	if err := l.Hold(); err != nil {
 		return err
 	}
@@ -266,6 +266,17 @@ func (l *Layer) Discard() error {
 	if err != nil {
 		l.Release()
 		return fmt.Errorf("shadow layer %s: finishing the last commit: %w", l.ID, err)
+	}
+	if before == nil {
+		return l.remove()
+	}
+	d, err := l.Diff()
+	if err != nil {
+		d.Unread = append(d.Unread, Unread{Path: "/", Why: err.Error()})
+	}
+	if err := before(d); err != nil {
+		l.Release()
+		return err
 	}
 	return l.remove()
 }

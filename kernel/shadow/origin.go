@@ -48,15 +48,19 @@ func originOf(at int, name string) (o origin, ok bool) {
 		if err != nil {
 			continue
 		}
-		// struct ovl_fb, fs/overlayfs/overlayfs.h: version, magic, length, flags, type
-		// of the handle, UUID of the file system, the handle.
-		const head, magic = 21, 0xfb
-		if n > head && buf[1] == magic {
-			o = origin{int32(buf[4]), string(buf[head:n])}
-		}
-		return o, true
+		return readOrigin(buf[:n]), true
 	}
 	return o, false
+}
+
+// readOrigin reads the mark's bytes: struct ovl_fb, fs/overlayfs/overlayfs.h: version,
+// magic, length, flags, type of the handle, UUID of the file system, the handle.
+func readOrigin(mark []byte) origin {
+	const head, magic = 21, 0xfb
+	if len(mark) <= head || mark[1] != magic {
+		return origin{}
+	}
+	return origin{int32(mark[4]), string(mark[head:])}
 }
 
 // handleOf is the handle of a file of the host, to compare with a mark. The zero

@@ -1,6 +1,6 @@
 # Does operations one after the other and tells, for each, the name of the error in
 # which it ended; empty for none. Where "undo" stands, nothing of it stays.
-import errno, json, os, signal, socket, stat, subprocess
+import ctypes, errno, json, os, signal, socket, stat, subprocess
 
 
 def _quietly(undo, *arguments):
@@ -31,6 +31,22 @@ def _exec(path):
         child.kill()
 
 
+def _load(path):
+    # By the call itself: Python's mmap takes no empty file.
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+    private, readable, executable = 2, 1, 4
+    file = os.open(path, os.O_RDONLY)
+    try:
+        at = libc.mmap(None, 1, readable | executable, private, file, 0)
+        if at == ctypes.c_void_p(-1).value:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+        libc.munmap(ctypes.c_void_p(at), ctypes.c_size_t(1))
+    finally:
+        os.close(file)
+
+
 def _connect(address, port):
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as s:
@@ -38,6 +54,14 @@ def _connect(address, port):
         number = s.connect_ex((address, port))
     # Refused by its other end, or on its way: it was let out.
     if number not in (0, errno.EINPROGRESS, errno.ECONNREFUSED):
+        raise OSError(number, os.strerror(number))
+
+
+def _reach(path):
+    with socket.socket(socket.AF_UNIX) as s:
+        number = s.connect_ex(path)
+    # Nobody listens there, or it is of another kind: it was let through.
+    if number not in (0, errno.ECONNREFUSED, errno.EPROTOTYPE):
         raise OSError(number, os.strerror(number))
 
 
@@ -89,6 +113,10 @@ def _act(a):
         _quietly(os.removexattr, path, "user.cellblock")
     elif op == "exec":
         _exec(path)
+    elif op == "load":
+        _load(path)
+    elif op == "socket":
+        _reach(path)
     elif op == "connect":
         _connect(a["address"], a["port"])
     elif op == "bind":

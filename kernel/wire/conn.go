@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,10 @@ type Conn struct {
 	write  sync.Mutex
 	last   int64 // number of the newest request
 	failed error // a line that was not written whole: nothing may follow it
+
+	hurry  sync.Mutex
+	urgent int  // requests that wait to be written, or are being written
+	stuck  bool // the line that is being written waits for its reader
 
 	buffer   []byte
 	from, to int   // what is read and not yet returned
@@ -46,19 +51,64 @@ func NewConn(f *os.File) (*Conn, error) {
 func (c *Conn) Close() error { return c.conn.Close() }
 
 // Request numbers r, calls sent with the number before a reply can come, and
-// writes r with fds, which stay the caller's.
+// writes r with fds, which stay the caller's. The worker has WriteTime to read what
+// stands before it and the request itself.
 func (c *Conn) Request(r Request, fds []int, sent func(id int64)) error {
+	return c.ask(fds, func(id int64) any {
+		r.ID = id
+		if sent != nil {
+			sent(id)
+		}
+		return r
+	})
+}
+
+// Ask is Request for a worker of another kind: message makes the request with its
+// number, before a reply can come.
+func (c *Conn) Ask(message func(id int64) any) error { return c.ask(nil, message) }
+
+func (c *Conn) ask(fds []int, message func(id int64) any) error {
+	c.pressing(1)
+	defer c.pressing(-1)
 	c.write.Lock()
 	defer c.write.Unlock()
 	c.last++
-	r.ID = c.last
-	if sent != nil {
-		sent(r.ID)
-	}
-	return c.send(r, fds)
+	return c.send(message(c.last), fds)
 }
 
-// Reply answers a host call.
+// pressing counts requests that wait. From the first one on the line that is being
+// written has to be read in time, whatever it is.
+func (c *Conn) pressing(by int) {
+	c.hurry.Lock()
+	defer c.hurry.Unlock()
+	c.urgent += by
+	if by > 0 && c.stuck {
+		_ = c.conn.SetWriteDeadline(time.Now().Add(WriteTime)) // the write itself fails on a closed wire
+	}
+}
+
+// wait sets the time of a line whose reader is behind: none for a reply that nothing waits
+// behind. A cell may compute for as long as it likes before it reads what it asked for.
+func (c *Conn) wait() error {
+	c.hurry.Lock()
+	defer c.hurry.Unlock()
+	c.stuck = true
+	if c.urgent > 0 {
+		return c.conn.SetWriteDeadline(time.Now().Add(WriteTime))
+	}
+	return nil
+}
+
+// waited is for the end of what wait began.
+func (c *Conn) waited() {
+	c.hurry.Lock()
+	defer c.hurry.Unlock()
+	c.stuck = false
+	_ = c.conn.SetWriteDeadline(time.Time{}) // the next write itself fails on a closed wire
+}
+
+// Reply answers a host call. It returns when the worker has read all but what the
+// socket holds, or the wire has ended.
 func (c *Conn) Reply(a Answer) error {
 	c.write.Lock()
 	defer c.write.Unlock()
@@ -87,11 +137,9 @@ func (c *Conn) send(v any, fds []int) error {
 }
 
 // put writes a line whole, in time. A worker that was stopped, or that floods
-// without reading, must not hold up the launcher.
+// without reading, must not hold up the launcher. Most lines go out at once, and cost no
+// timer.
 func (c *Conn) put(data []byte, fds []int) error {
-	if err := c.conn.SetWriteDeadline(time.Now().Add(WriteTime)); err != nil {
-		return err
-	}
 	raw, err := c.conn.SyscallConn()
 	if err != nil {
 		return err
@@ -100,18 +148,30 @@ func (c *Conn) put(data []byte, fds []int) error {
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
+	stuck := false
 	for len(data) > 0 {
 		var n int
 		var sent error
 		// A program that asks for SIGPIPE, to learn that nobody reads its output,
 		// must not get one because a worker has ended.
 		err := raw.Write(func(fd uintptr) bool {
-			n, sent = unix.SendmsgN(int(fd), data, rights, nil, unix.MSG_NOSIGNAL)
-			return sent != unix.EAGAIN
+			if len(rights) > 0 {
+				n, sent = unix.SendmsgN(int(fd), data, rights, nil, unix.MSG_NOSIGNAL)
+			} else {
+				n, sent = transfer(unix.SYS_SENDTO, fd, data, unix.MSG_NOSIGNAL)
+			}
+			return sent != unix.EAGAIN || !stuck
 		})
 		switch {
 		case err != nil:
 			return err
+		case sent == unix.EAGAIN:
+			if err := c.wait(); err != nil {
+				return err
+			}
+			defer c.waited()
+			stuck = true
+			continue
 		case sent == unix.EINTR:
 			continue
 		case sent != nil:
@@ -153,15 +213,51 @@ func (c *Conn) ReadMessage() (*Message, error) {
 			return nil, broken(RuleLineTooLong, "more than %d bytes", MaxFromWorker)
 		}
 		c.room()
-		n, err := c.conn.Read(c.buffer[c.to:])
+		n, err := c.read(c.buffer[c.to:])
 		c.to += n
-		if n == 0 && err != nil {
+		if err != nil {
 			if errors.Is(err, io.EOF) && c.searched > 0 {
 				return nil, broken(RuleTruncatedLine, "the wire ended after %d bytes", c.searched)
 			}
 			return nil, err
 		}
 	}
+}
+
+// read waits until there is something, and reads of it what there is room for.
+func (c *Conn) read(into []byte) (n int, err error) {
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var received error
+	if err := raw.Read(func(fd uintptr) bool {
+		n, received = transfer(unix.SYS_RECVFROM, fd, into, 0)
+		return received != unix.EAGAIN
+	}); err != nil {
+		return 0, err
+	}
+	switch {
+	case received == unix.EINTR:
+		return 0, nil
+	case received != nil:
+		return 0, os.NewSyscallError("recvfrom", received)
+	case n == 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// transfer makes one sendto(2) or recvfrom(2) that does not wait. It is made behind the
+// back of Go's scheduler, which would otherwise see to it from another thread that the
+// call does not block: of a launcher that mostly waits that was a quarter of the time of
+// a host call.
+func transfer(call, fd uintptr, data []byte, flags uintptr) (int, error) {
+	n, _, errno := unix.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(data))), uintptr(len(data)), flags|unix.MSG_DONTWAIT, 0, 0)
+	if errno != 0 {
+		return 0, errno
+	}
+	return int(n), nil
 }
 
 // room makes place for the next read: by moving what is left to the front, or by

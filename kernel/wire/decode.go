@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"math"
 )
@@ -73,8 +74,17 @@ func (s *scanner) workerError() (*WorkerError, error) {
 		switch string(key) {
 		case "type":
 			e.Type, err = s.str("error type", MaxName)
+		case "code":
+			e.Code, err = s.str("error code", MaxName)
 		case "message":
 			e.Message, err = s.str("error message", MaxTraceback)
+		case "fields":
+			if s.peek() != '{' {
+				return s.wrong("error fields", "an object")
+			}
+			var fields []byte
+			fields, err = s.raw("error fields")
+			e.Fields = bytes.Clone(fields) // the line's memory is used again
 		default:
 			err = broken(RuleUnknownField, "error: %s", excerpt(key))
 		}
@@ -167,6 +177,8 @@ func ParseCell(value []byte) (*CellReply, error) {
 			c.SkErrors, err = s.texts("skErrors", MaxNames, MaxTraceback)
 		case "notes":
 			c.Notes, err = s.strs("notes", maxFields, MaxName)
+		case "definitions":
+			c.Definitions, err = s.definitions()
 		case "durationMs":
 			c.DurationMs, err = s.real("durationMs")
 		default:

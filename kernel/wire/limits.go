@@ -16,13 +16,16 @@ const (
 	MaxFigures    = 64        // figures of one reply
 	MaxMIME       = 32        // representations of one rich result
 	MaxNames      = 4096      // skills, skill errors, reload answers; fields of an object of no fixed shape
+	MaxKept       = 4096      // statements that define something, of one reply
 	MaxName       = 4096      // one name, scope or key
-	MaxHostCalls  = 64        // host calls of one cell that wait for an answer
+	MaxHostCalls  = 64        // host calls of one cell that are carried out at once
+	MaxUnread     = 1024      // answers to host calls that a worker has not read
+	MaxUnreadData = 32 << 20  // bytes of them, beyond the first
 )
 
 // smallBuffer is what an idle connection keeps for reading.
 const smallBuffer = 4 << 10
 
-// WriteTime is how long a worker may leave a line unread before its wire is
-// given up.
+// WriteTime is how long a worker may leave a request, and what stands before it,
+// unread before its wire is given up.
 const WriteTime = 2 * time.Second

@@ -46,6 +46,7 @@ type Request struct {
 	Cell    int     `json:"cell,omitempty"`
 	Scope   string  `json:"scope,omitempty"`
 	Pipes   bool    `json:"pipes,omitempty"`
+	Keep    bool    `json:"keep,omitempty"`
 
 	Read    *[]string `json:"read,omitempty"`
 	Write   *[]string `json:"write,omitempty"`
@@ -54,20 +55,28 @@ type Request struct {
 	Enabled *bool     `json:"enabled,omitempty"`
 	Text    *string   `json:"text,omitempty"`
 	Target  int64     `json:"target,omitempty"`
+
+	Name      string          `json:"name,omitempty"`
+	Schema    json.RawMessage `json:"schema,omitempty"`
+	Doc       string          `json:"doc,omitempty"`
+	Signature string          `json:"signature,omitempty"`
 }
 
-// Answer is the launcher's reply to a host call: Value, or Error when it is set.
+// Answer is the launcher's reply to a host call: Value, which is JSON, or Error
+// when it is set. Scope is that of the call.
 type Answer struct {
-	ID    int64      `json:"id"`
-	Value any        `json:"value,omitempty"`
-	Error *HostError `json:"error,omitempty"`
+	ID    int64           `json:"id"`
+	Scope string          `json:"scope,omitempty"`
+	Value json.RawMessage `json:"value,omitempty"`
+	Error *HostError      `json:"error,omitempty"`
 }
 
-// HostError refuses a host call.
+// HostError refuses a host call, or says how it failed. Fields is a JSON object.
 type HostError struct {
-	Type    string `json:"type"`
-	Code    string `json:"code"`
-	Message string `json:"message"`
+	Type    string          `json:"type"`
+	Code    string          `json:"code"`
+	Message string          `json:"message"`
+	Fields  json.RawMessage `json:"fields,omitempty"`
 }
 
 // Message is what came from a worker: a host call when Op is set, else a reply.
@@ -83,8 +92,17 @@ type Message struct {
 	Error *WorkerError
 }
 
-// WorkerError is a request that the worker refused or failed.
-type WorkerError struct{ Type, Message string }
+// WorkerError is a request that the worker refused or failed. Code is given by
+// extension workers alone. Fields, an object or nothing, is what the exception's
+// author declared.
+type WorkerError struct {
+	Type, Code, Message string
+	Fields              json.RawMessage
+}
+
+// ErrorNoDescriptors is the Type of a worker's error to a request whose descriptors
+// did not arrive. Nothing was done; once more, they will.
+const ErrorNoDescriptors = "NoDescriptors"
 
 func (e *WorkerError) Error() string { return e.Type + ": " + e.Message }
 
@@ -114,6 +132,21 @@ type CellReply struct {
 	SkErrors   map[string]string
 	Notes      []string
 	DurationMs float64
+	// Definitions is nil where they were not asked for.
+	Definitions *Definitions
+}
+
+// Definitions are what is left of what the cells of a generation have defined.
+type Definitions struct {
+	Kept   []Definition // in the order in which they ran
+	Others []string     // names that other statements have bound
+}
+
+// Definition is the place of one statement: bytes Start to End of the cell's code.
+type Definition struct {
+	Cell, Start, End int64
+	Kind             string   // function, class, import or constant
+	Names            []string // that it still defines; "*" for an import of all
 }
 
 // CellError is the exception that ended a cell.

@@ -16,6 +16,7 @@ type scanner struct {
 	b     []byte
 	i     int
 	depth int
+	wide  bool // objects may have any number of fields: the text is the host's own
 }
 
 func (s *scanner) space() {
@@ -394,7 +395,11 @@ func (s *scanner) real(what string) (float64, error) {
 func (s *scanner) skip(what string) error {
 	switch s.peek() {
 	case '{':
-		return s.object(what, MaxNames, func([]byte) error { return s.skip(what) })
+		limit := MaxNames
+		if s.wide {
+			limit = math.MaxInt
+		}
+		return s.object(what, limit, func([]byte) error { return s.skip(what) })
 	case '[':
 		return s.array(what, math.MaxInt, func(int) error { return s.skip(what) })
 	case '"':

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -100,7 +102,9 @@ func TestConnReadsLinesHoweverTheyAreCut(t *testing.T) {
 
 func TestConnRefusesAnEndlessLine(t *testing.T) {
 	c, worker := pair(t)
+	ended := make(chan struct{}) // a plain write to the closed wire raises a signal, which is no other test's
 	go func() {
+		defer close(ended)
 		chunk := bytes.Repeat([]byte("x"), 1<<20)
 		for {
 			if _, err := worker.Write(chunk); err != nil {
@@ -113,6 +117,7 @@ func TestConnRefusesAnEndlessLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Close()
+	<-ended
 }
 
 func TestProtocolDocumentNamesEveryRequestAndBound(t *testing.T) {
@@ -133,10 +138,14 @@ func TestProtocolDocumentNamesEveryRequestAndBound(t *testing.T) {
 	if MaxToWorker != 67108864 || MaxFromWorker != 16777216 || MaxDepth != 64 {
 		t.Error("the bounds have changed: change PROTOCOL.md with them")
 	}
+	if !bytes.Contains(text, []byte("| answers that a worker has not read | 1024;")) || MaxUnread != 1024 {
+		t.Error("PROTOCOL.md and the bound on unread answers differ")
+	}
 }
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"id":1,"value":{"status":"ok","value":"2","durationMs":0.1}}`))
+	f.Add([]byte(`{"id":1,"value":{"status":"ok","definitions":{"kept":[{"cell":1,"start":0,"end":5,"kind":"import","names":["a"]}],"others":["b"]}}}`))
 	f.Add([]byte(`{"id":1,"op":"host","name":"input","arguments":{"prompt":""}}`))
 	f.Add([]byte(`{"id":1,"error":{"type":"E","message":"\u00e9"}}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
@@ -188,3 +197,41 @@ func TestWritingToADeadWorkerRaisesNoSignal(t *testing.T) {
 
 // TestMain wants no reader or writer left behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestAReplyWaitsForItsReader, for as long as nothing waits behind it; what comes
+// afterwards has its whole time again.
+func TestAReplyWaitsForItsReader(t *testing.T) {
+	c, worker := pair(t)
+	big := Answer{ID: 1, Value: []byte(`"` + strings.Repeat("x", 4<<20) + `"`)}
+	written := make(chan error, 1)
+	go func() { written <- c.Reply(big) }()
+	// Longer than a request may wait.
+	time.Sleep(WriteTime + 100*time.Millisecond)
+	lines := bufio.NewReader(worker)
+	if line, err := lines.ReadBytes('\n'); err != nil || len(line) < 4<<20 {
+		t.Fatalf("%d bytes, %v", len(line), err)
+	}
+	if err := <-written; err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if err := c.Request(Request{Op: OpInterrupt}, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lines.ReadBytes('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	// A request behind a reply that nobody reads ends the wire, and both.
+	go func() { written <- c.Reply(big) }()
+	if _, err := lines.Peek(1); err != nil { // it is being written
+		t.Fatal(err)
+	}
+	if err := c.Request(Request{Op: OpInterrupt}, nil, nil); err == nil {
+		t.Error("the request was written")
+	}
+	if err := <-written; !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
+	}
+}

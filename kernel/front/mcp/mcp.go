@@ -1,11 +1,12 @@
 // Package mcp offers a session's python tool over the Model Context Protocol.
 //
-//	err := mcp.Serve(ctx, session, kernel.ToolDescription(options), &sdk.StdioTransport{})
+//	err := mcp.Serve(ctx, session, version, kernel.ToolDescription(options), &sdk.StdioTransport{})
+//	handler := mcp.Handler(ctx, session.Call, version, description) // streamable HTTP
 //
 // # Limitations
 //
-// One session a connection. The transport's streams are the launcher's: cells
-// have pipes of their own and cannot write frames.
+// One session a connection, and one a handler. The transport's streams are the
+// launcher's: cells have pipes of their own and cannot write frames.
 package mcp
 
 import (
@@ -27,16 +28,30 @@ type Arguments struct {
 	ReloadSkills bool    `json:"reload_skills,omitempty" jsonschema:"import every mounted skill afresh"`
 }
 
+// Session runs the calls of the tool: a *kernel.Session, or one of a server elsewhere.
+type Session interface {
+	Call(context.Context, kernel.Call) kernel.Result
+	Abort() // ends what runs, and what waits
+}
+
 // Serve answers one client until it leaves or serving ends, which aborts the session:
 // the server's own end waits for the call that runs. A cancelled call interrupts
 // its cell, and kills it if it does not unwind.
-func Serve(serving context.Context, session *kernel.Session, version, description string, transport sdk.Transport) error {
+func Serve(serving context.Context, session Session, version, description string, transport sdk.Transport) error {
+	server := newServer(serving, session.Call, version, description)
+	defer context.AfterFunc(serving, session.Abort)()
+	return server.Run(serving, transport)
+}
+
+// newServer has the tool. No call outlives serving.
+func newServer(serving context.Context, run func(context.Context, kernel.Call) kernel.Result, version, description string) *sdk.Server {
 	server := sdk.NewServer(&sdk.Implementation{Name: "cellblock", Version: version}, nil)
 	sdk.AddTool(server, &sdk.Tool{Name: "python", Description: description},
 		func(ctx context.Context, req *sdk.CallToolRequest, in Arguments) (*sdk.CallToolResult, any, error) {
 			ctx, cancel := context.WithCancel(ctx)
 			defer cancel()
 			defer context.AfterFunc(serving, cancel)()
+			ctx = context.WithValue(ctx, asking{}, req.Session)
 			call := kernel.Call{Reset: in.Reset, ReloadSkills: in.ReloadSkills}
 			switch {
 			case in.Code != nil:
@@ -49,10 +64,9 @@ func Serve(serving context.Context, session *kernel.Session, version, descriptio
 				defer close(done)
 				call.Output = progress(ctx, req, token, done)
 			}
-			return convert(session.Call(ctx, call)), nil, nil
+			return convert(run(ctx, call)), nil, nil
 		})
-	defer context.AfterFunc(serving, session.Abort)()
-	return server.Run(serving, transport)
+	return server
 }
 
 // progress tells the client how much a cell has written. At most one message is

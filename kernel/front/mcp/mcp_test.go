@@ -18,7 +18,7 @@ import (
 // TestMain wants nothing left of a connection; the one goroutine that lives as
 // long as the launcher is the jail's.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cellblock/jail.spawning"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("cellblock/jail/spawner.spawning"))
 }
 
 // hang is no expectation of speed: what takes longer does not end.
