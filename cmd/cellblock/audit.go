@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -22,7 +23,8 @@ against its jail, each cell, what the policy does not allow, its end. A record i
 a line of JSON that carries the hash of the line before it.
 
 Records lie in $XDG_STATE_HOME/cellblock/audit (by default below ~/.local/state),
-one file a session, and stay until somebody removes them. 'run --audit FILE' names
+one file a session, and stay until somebody removes them. So do those of 'shadow
+commit' and 'shadow discard', whose names end in -shadow.jsonl. 'run --audit FILE' names
 another file, 'run --audit none' keeps no record.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := noCommand(cmd, args); err != nil {
@@ -49,9 +51,10 @@ func auditName() string {
 	return fmt.Sprintf("%s-%d.jsonl", time.Now().UTC().Format("20060102T150405.000"), os.Getpid())
 }
 
-// logs lists the records in the audit directory, the newest first.
+// logs lists the records of sessions in the audit directory, the newest first.
 func logs() []string {
 	found, _ := filepath.Glob(filepath.Join(auditDir(), "*.jsonl"))
+	found = slices.DeleteFunc(found, func(path string) bool { return strings.HasSuffix(path, layerSuffix) })
 	slices.Sort(found)
 	slices.Reverse(found)
 	return found
@@ -75,7 +78,8 @@ func newAuditVerify(c *console) *cobra.Command {
 		Short: "Find any change, gap or truncation of records, and name the record",
 		Long: `Compare each record of a log with the hash in the one after it, and the last one
 with the head beside the log. The exit code is 1 when something is not as it was
-written.
+written. Notes name the host calls of which nobody knows whether they were done: a
+crash came between their records, or their tool broke off.
 
 The chain has no key: who may write both the log and its head can make new ones.
 Note the head's hash in another place, and give it to --head later.`,

@@ -6,12 +6,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"cellblock/kernel"
 	"cellblock/kernel/shadow"
 )
 
 func newShadowCommit(c *console) *cobra.Command {
 	var o shadow.CommitOptions
 	var asJSON bool
+	var record recordFlags
 	cmd := &cobra.Command{
 		Use:   "commit SESSION [PATH...]",
 		Short: "Carry a layer over to the host, whole or by path",
@@ -29,6 +31,9 @@ or load by itself ("!" in the diff) are such changes too, unless --executable is
 given. A file is replaced whole or not at all; what a commit that was killed has not
 done, the next does.
 
+It is recorded (see 'cellblock audit'): each change before it is made, and what was
+not carried over, with the reason. What cannot be recorded is not made.
+
 The exit code is 0 when all of it was carried over, 1 when something was not, and 2
 when the commit could not begin or ended at an error.`,
 		Example: `  cellblock shadow commit last --dry-run
@@ -42,6 +47,7 @@ when the commit could not begin or ended at an error.`,
 	f.BoolVar(&o.SetID, "set-id", false, "keep set-user-id and set-group-id bits of files")
 	f.BoolVar(&o.DryRun, "dry-run", false, "tell what would be done, and change nothing")
 	f.BoolVar(&asJSON, "json", false, "print JSON")
+	record.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		if slices.Contains(args[1:], "") {
 			return usage(cmd, errors.New("a path is empty: name one, or none for the whole layer"))
@@ -53,7 +59,19 @@ when the commit could not begin or ended at an error.`,
 		if err != nil {
 			return err
 		}
-		res, err := l.Commit(o)
+		if o.DryRun {
+			record.audit = "none"
+		}
+		log, err := record.open(cmd)
+		if err != nil {
+			return err
+		}
+		res, err := kernel.CommitLayer(l, o, log)
+		if log != nil {
+			if failed := log.Close(); err == nil {
+				err = failed
+			}
+		}
 		if asJSON {
 			if err := c.printJSON(res); err != nil {
 				return err

@@ -20,7 +20,7 @@ func newDoctor(c *console) *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what this host can enforce, and what to do about the rest",
 		Long: `Try what a jail needs on this host, start one, tell what was tried from
-inside it and what keeps each of its limits, and list the skills.
+inside it and what keeps each of its limits, and list the skills and extensions.
 
 In mode report, writes outside the session directory are done with your rights
 and reported, also those of child processes and native code; without
@@ -84,5 +84,11 @@ func (c *console) printDoctor(r kernel.DoctorReport) {
 		} else {
 			fmt.Fprintf(c.out, "skill %s: import %s\n", s.Name, s.Module)
 		}
+	}
+	for _, e := range r.Extensions {
+		fmt.Fprintf(c.out, "extension %s: %d tools, from %s\n", e.Name, len(e.Tools), named(e.File.Path))
+	}
+	for _, w := range r.ExtensionWarnings {
+		fmt.Fprintf(c.out, "extension %s: not used: %s\n", named(w.Path), clean(w.Why, c.outTTY))
 	}
 }

@@ -168,7 +168,7 @@ func (c *console) lastDenial(cmd *cobra.Command, flags *sessionFlags, file strin
 	} else if strings.HasPrefix(d.Target, "/") {
 		op = string(policy.ParseKind(op))
 	}
-	return []string{file, op, d.Target}, nil
+	return []string{file, op, audit.Unescape(d.Target)}, nil
 }
 
 // question turns the words of a command line into what a policy is asked.

@@ -27,6 +27,9 @@ type sessionFlags struct {
 	policy                            string
 	limits                            limitFlag
 	audit, auditSync                  string
+	keep                              string
+	connect                           connectFlags
+	noExtensions                      bool
 }
 
 // addSession adds the flags by which a policy's facts are found.
@@ -54,11 +57,17 @@ func (f *sessionFlags) addCells(set *pflag.FlagSet) {
 	set.DurationVar(&f.CellTimeout, "timeout", kernel.DefaultCellTimeout, "time limit of one cell")
 	set.StringVar(&f.onTimeout, "on-timeout", string(kernel.TimeoutKill), "what the limit does: kill (state is lost) or interrupt (kept if the cell unwinds)")
 	set.DurationVar(&f.StartTimeout, "start-timeout", kernel.DefaultStartTimeout, "time limit of a worker's start")
+	set.StringVar(&f.keep, "keep-definitions", "", "keep what cells define (functions, classes, imports, constants) under NAME, and begin with what is kept there")
+	set.StringArrayVar(&f.Extensions, "extensions", nil, "directory of extensions (repeatable; default ~/.cellblock/extensions and .cellblock/extensions of the session)")
+	set.BoolVar(&f.noExtensions, "no-extensions", false, "load no extensions")
+	set.StringVar(&f.ExtensionPython, "ext-python", "", "interpreter of extensions (default the session's)")
 	set.IntVar(&f.MaxOutput, "max-output", kernel.DefaultMaxOutput, "output cap, in characters a stream")
 }
 
-// addRecord adds the flags of the commands whose sessions are recorded.
+// addRecord adds the flags of the commands whose sessions are recorded. Those sessions
+// may be a server's, too.
 func (f *sessionFlags) addRecord(set *pflag.FlagSet) {
+	f.connect.add(set)
 	set.StringVar(&f.audit, "audit", "", "file of the session's record, or none (default a new one in $XDG_STATE_HOME/cellblock/audit)")
 	set.StringVar(&f.auditSync, "audit-sync", "bounds", "when records are forced to the disk: bounds (start and end), each or none; a kill loses none")
 }
@@ -76,7 +85,11 @@ func (f *sessionFlags) complete(cmd *cobra.Command) {
 	fixed("on-timeout", "kill", "interrupt")
 	fixed("audit-sync", "bounds", "each", "none")
 	fixed("profile", profileNames()...)
-	cobra.CheckErr(cmd.MarkFlagDirname("session"))
+	for _, name := range []string{"session", "extensions"} {
+		if cmd.Flags().Lookup(name) != nil {
+			cobra.CheckErr(cmd.MarkFlagDirname(name))
+		}
+	}
 }
 
 // options checks the flags and returns what the kernel is asked for.
@@ -125,11 +138,30 @@ func (f *sessionFlags) options(cmd *cobra.Command) (kernel.Options, error) {
 			return o, usage(cmd, err)
 		}
 	}
+	if f.noExtensions {
+		if len(o.Extensions) > 0 {
+			return o, usage(cmd, errors.New("flag --no-extensions: loads none, and --extensions names some; leave one out"))
+		}
+		o.Extensions = []string{}
+	}
+	for _, dir := range o.Extensions {
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+			return o, usage(cmd, fmt.Errorf("flag --extensions: %q is not a directory", dir))
+		}
+	}
 	o.Rego = regoProgram()
 	if state := stateDir(); state != "" {
 		o.State = []string{state}
 		o.Runtime = filepath.Join(state, "runtime")
 		o.Shadow = filepath.Join(state, "shadow")
+		o.ExtensionLogs = filepath.Join(state, "extensions")
+		o.Trust = filepath.Join(state, "trust")
+	}
+	if cmd.Flags().Changed("keep-definitions") {
+		if o.Definitions = definitionsDir(); o.Definitions == "" {
+			return o, usage(cmd, fmt.Errorf("flag --keep-definitions: %w", errNoDefinitions))
+		}
+		o.Name, o.KeepDefinitions = f.keep, true
 	}
 	if cmd.Flags().Lookup("audit") == nil {
 		return o, nil
@@ -162,14 +194,12 @@ func (f *sessionFlags) open(cmd *cobra.Command, c *console, o kernel.Options) (*
 	if err != nil {
 		return nil, openError(cmd, err)
 	}
-	for _, i := range s.Info().Inbound {
-		c.say("inbound %s: %s leads to port %d of the session", i.Name, i.Address, i.Port)
-	}
+	c.inbound(s.Info().Inbound)
 	return s, nil
 }
 
 // closeSession ends a session and tells when its record could not be ended.
-func (c *console) closeSession(s *kernel.Session) {
+func (c *console) closeSession(s cellSession) {
 	if err := s.Close(); err != nil {
 		c.say("%v", err)
 	}

@@ -25,18 +25,18 @@ input and output. Cells have pipes of their own and share neither.`,
 	flags.addRecord(cmd.Flags())
 	flags.complete(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		options, err := flags.options(cmd)
-		if err != nil {
-			return err
-		}
-		session, err := flags.open(cmd, c, options)
+		flags.Approve = mcp.Approve // the client's user, where the client asks
+		session, description, err := flags.session(cmd, c, false)
 		if err != nil {
 			return err
 		}
 		defer c.closeSession(session)
 		ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 		defer cancel()
-		err = mcp.Serve(ctx, session, versionText(), kernel.ToolDescription(options), &sdk.StdioTransport{})
+		if own, ok := session.(*kernel.Session); ok {
+			description = own.Description(ctx)
+		}
+		err = mcp.Serve(ctx, session, versionText(), description, &sdk.StdioTransport{})
 		if ctx.Err() != nil {
 			return nil // asked to end
 		}

@@ -163,7 +163,7 @@ stands for whatever lies beneath DIR and has no rule of its own.
 With records of sessions, tell instead which decisions change on what they record;
 'cellblock policy replay --help' says what that is.
 
-The exit code is 1 when something differs.`,
+The exit code is 1 when something differs, and when a record is not as it was written.`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")

@@ -128,7 +128,7 @@ func newPolicyTest(c *console) *cobra.Command {
 			}
 		}
 		if junit != "" {
-			if err := writeJUnit(junit, told); err != nil {
+			if err := writeJUnit(junit, told.Seconds, told.junit()); err != nil {
 				return err
 			}
 		}

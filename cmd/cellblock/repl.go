@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
 
 	"cellblock/kernel"
@@ -19,7 +21,8 @@ line follows it. Ctrl-C interrupts the running cell and keeps what earlier cells
 have set; at the prompt it drops what was typed. Ctrl-D ends.
 
 A line of its own: ":reset" clears the namespace, ":reload" imports the skills
-afresh, ":quit" ends.`
+afresh and reads the extensions again, ":quit" ends; "/name text" runs a command of
+an extension, and "/" lists them.`
 
 func newRepl(c *console) *cobra.Command {
 	var flags sessionFlags
@@ -34,14 +37,7 @@ func newRepl(c *console) *cobra.Command {
 	flags.addRecord(cmd.Flags())
 	flags.complete(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		options, err := flags.options(cmd)
-		if err != nil {
-			return err
-		}
-		if c.inTTY {
-			options.Input = c.questions.ask
-		}
-		session, err := flags.open(cmd, c, options)
+		session, _, err := flags.session(cmd, c, true)
 		if err != nil {
 			return err
 		}
@@ -59,7 +55,7 @@ func newRepl(c *console) *cobra.Command {
 // repl reads blocks and runs them.
 type repl struct {
 	c       *console
-	session *kernel.Session
+	session cellSession
 	lines   lineReader
 	worst   int
 }
@@ -106,7 +102,7 @@ func (r *repl) block() (string, error) {
 			return "", err
 		}
 		lines = append(lines, line)
-		if len(lines) == 1 && strings.HasPrefix(line, ":") {
+		if len(lines) == 1 && (strings.HasPrefix(line, ":") || strings.HasPrefix(line, "/")) {
 			return line, nil
 		}
 		switch blockOf(lines) {
@@ -121,6 +117,10 @@ func (r *repl) block() (string, error) {
 // command runs one block or one line with a colon, and reports whether it was
 // the last.
 func (r *repl) command(code string) (quit bool) {
+	if name, text, _ := strings.Cut(code, " "); strings.HasPrefix(name, "/") {
+		r.slash(strings.TrimPrefix(name, "/"), strings.TrimSpace(text))
+		return false
+	}
 	call := kernel.Call{Code: code}
 	if strings.HasPrefix(code, ":") {
 		switch code {
@@ -145,4 +145,30 @@ func (r *repl) command(code string) (quit bool) {
 	out.finish(result)
 	r.worst = max(r.worst, exitCode(result))
 	return false
+}
+
+// slash runs a command of an extension, or lists them when none is named.
+func (r *repl) slash(name, text string) {
+	session, ok := r.session.(*kernel.Session)
+	if !ok {
+		r.c.say("/%s: a server's session has no commands of extensions here", name)
+		return
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if name == "" {
+		for _, c := range session.Commands(ctx) {
+			r.c.say("/%s  %s", c.Name, named(c.Doc))
+		}
+		return
+	}
+	shown, err := session.Slash(ctx, name, text)
+	if err != nil {
+		r.c.say("/%s: %v", name, err)
+		r.worst = max(r.worst, exitRaised)
+		return
+	}
+	if shown != "" {
+		r.c.printOut(strings.TrimSuffix(shown, "\n") + "\n")
+	}
 }

@@ -39,7 +39,8 @@ launcher; what was allowed is not in it. Recorded in mode report under a policy
 that allows little, a record tells the most. Paths that the policy names are looked
 for on this host, as it is now.
 
-The exit code is 1 when something would be denied.`,
+The exit code is 1 when something would be denied, and when a record is not as it was
+written: what it does not tell may be what would be.`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print every operation, as JSON")
@@ -50,7 +51,7 @@ The exit code is 1 when something would be denied.`,
 		if err != nil {
 			return err
 		}
-		all, left, err := c.replay(cmd, &flags, []policy.Document{doc}, args[1:])
+		all, left, broken, err := c.replay(cmd, &flags, []policy.Document{doc}, args[1:])
 		if err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ The exit code is 1 when something would be denied.`,
 		} else {
 			fmt.Fprintf(c.out, "%d operations recorded: %d would be denied, %d allowed%s\n", len(all[0]), denied, len(all[0])-denied-unknown, remainder(unknown, left))
 		}
-		if err == nil && denied > 0 {
+		if err == nil && (denied > 0 || broken) {
 			err = &exitError{code: exitRaised}
 		}
 		return err
@@ -112,11 +113,12 @@ func (r replayed) text() string {
 }
 
 // replay asks documents about what the files record: for each document the same
-// operations in the same order. Left counts those that are not told apart any more.
-func (c *console) replay(cmd *cobra.Command, flags *sessionFlags, docs []policy.Document, files []string) (all [][]replayed, left int64, err error) {
+// operations in the same order. Left counts those that are not told apart any more; broken
+// says that some file is not as it was written.
+func (c *console) replay(cmd *cobra.Command, flags *sessionFlags, docs []policy.Document, files []string) (all [][]replayed, left int64, broken bool, err error) {
 	options, err := flags.options(cmd)
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, false, err
 	}
 	if !cmd.Flags().Changed("mode") {
 		options.Mode = policy.Enforce
@@ -124,15 +126,16 @@ func (c *console) replay(cmd *cobra.Command, flags *sessionFlags, docs []policy.
 	all = make([][]replayed, len(docs))
 	said := map[string]bool{}
 	for _, file := range files {
-		recording, err := c.recording(cmd, flags, file)
+		recording, whole, err := c.recording(cmd, flags, file)
 		if err != nil {
-			return nil, 0, err
+			return nil, 0, false, err
 		}
 		left += recording.Left
+		broken = broken || !whole
 		for i := range docs {
 			policies, err := c.compileAll(options, docs[i], recording.Runs, said)
 			if err != nil {
-				return nil, 0, fmt.Errorf("audit %s: %w", file, err)
+				return nil, 0, false, fmt.Errorf("audit %s: %w", file, err)
 			}
 			for _, o := range recording.Operations {
 				r := replayed{Audit: file, Session: recording.Runs[o.Run].Session, Operation: o}
@@ -142,7 +145,7 @@ func (c *console) replay(cmd *cobra.Command, flags *sessionFlags, docs []policy.
 				case errors.As(err, &undecidable):
 					r.Why = undecidable.Why
 				case err != nil:
-					return nil, 0, err
+					return nil, 0, false, err
 				default:
 					r.Now = &d
 				}
@@ -150,7 +153,7 @@ func (c *console) replay(cmd *cobra.Command, flags *sessionFlags, docs []policy.
 			}
 		}
 	}
-	return all, left, nil
+	return all, left, broken, nil
 }
 
 // compileAll compiles a document for each run. What is worth telling of it is said once.
@@ -177,40 +180,40 @@ func (c *console) compileAll(options kernel.Options, doc policy.Document, runs [
 
 // recording reads what a file tells of operations. A file that is not as it was
 // written is read all the same, and that is said. --session, where it is given, stands
-// for the directory of its sessions.
-func (c *console) recording(cmd *cobra.Command, flags *sessionFlags, file string) (audit.Recording, error) {
+// for the directory of its sessions. whole is false for a file that is not as it was written.
+func (c *console) recording(cmd *cobra.Command, flags *sessionFlags, file string) (recording audit.Recording, whole bool, err error) {
 	f, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
-		return audit.Recording{}, fmt.Errorf("audit: %w", err)
+		return recording, false, fmt.Errorf("audit: %w", err)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
-		return audit.Recording{}, fmt.Errorf("audit %s: not a regular file", file)
+		return recording, false, fmt.Errorf("audit %s: not a regular file", file)
 	}
 	v, err := audit.Verify(file)
 	if err != nil {
-		return audit.Recording{}, fmt.Errorf("audit: %w", err)
+		return recording, false, fmt.Errorf("audit: %w", err)
 	}
 	if len(v.Findings) > 0 {
 		c.say("%s: %s; 'cellblock audit verify' says more", file, v.Findings[0])
 	}
-	recording, err := audit.Operations(f)
+	recording, err = audit.Operations(f)
 	if err != nil {
-		return recording, fmt.Errorf("audit %s: %w", file, err)
+		return recording, false, fmt.Errorf("audit %s: %w", file, err)
 	}
 	if len(recording.Runs) == 0 {
-		return recording, fmt.Errorf("audit %s: there is no record of a session's start in it; name a file that 'cellblock audit' lists", file)
+		return recording, false, fmt.Errorf("audit %s: there is no record of a session's start in it; name one that a run has written with --audit", file)
 	}
 	if cmd.Flags().Changed("session") {
 		dir, err := absolute(flags.SessionDir)
 		if err != nil {
-			return recording, err
+			return recording, false, err
 		}
 		for i := range recording.Runs {
 			recording.Runs[i].Directory = dir
 		}
 	}
-	return recording, nil
+	return recording, len(v.Findings) == 0, nil
 }
 
 // orEmpty is a list that JSON shows as one when it is empty.
@@ -232,7 +235,7 @@ type changed struct {
 
 // diffRecorded tells which decisions on recorded operations change.
 func (c *console) diffRecorded(cmd *cobra.Command, flags *sessionFlags, both [2]policy.Document, files []string, asJSON bool) error {
-	all, left, err := c.replay(cmd, flags, both[:], files)
+	all, left, broken, err := c.replay(cmd, flags, both[:], files)
 	if err != nil {
 		return err
 	}
@@ -259,7 +262,7 @@ func (c *console) diffRecorded(cmd *cobra.Command, flags *sessionFlags, both [2]
 		}
 		fmt.Fprintf(c.out, "%d operations recorded: %d decided differently%s\n", len(all[0]), len(changes), remainder(unknown, left))
 	}
-	if err == nil && len(changes) > 0 {
+	if err == nil && (len(changes) > 0 || broken) {
 		err = &exitError{code: exitRaised}
 	}
 	return err

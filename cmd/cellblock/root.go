@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -35,9 +36,9 @@ func newRoot(c *console) *cobra.Command {
 	root.SetErr(c.err)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, err) })
 	root.AddCommand(
-		newRun(c), newRepl(c), newMCP(c),
-		newDoctor(c), newPlan(c), newProfile(c), newPolicy(c),
-		newAudit(c), newViolations(c), newShadow(c),
+		newRun(c), newRepl(c), newMCP(c), newServe(c),
+		newDoctor(c), newPlan(c), newProfile(c), newPolicy(c), newBench(c),
+		newAudit(c), newViolations(c), newShadow(c), newDefinitions(c), newExt(c),
 		newVersion(c), newMan(c),
 	)
 	root.InitDefaultCompletionCmd()
@@ -48,7 +49,24 @@ func newRoot(c *console) *cobra.Command {
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
+	pointToHelp(root)
 	return root
+}
+
+// pointToHelp has what cobra says of a wrong number of arguments tell where the help is.
+func pointToHelp(cmd *cobra.Command) {
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			err := check(cmd, args)
+			if err == nil || errors.As(err, new(*exitError)) {
+				return err
+			}
+			return usage(cmd, err)
+		}
+	}
+	for _, below := range cmd.Commands() {
+		pointToHelp(below)
+	}
 }
 
 // usage turns err into one that says where the command's help is.

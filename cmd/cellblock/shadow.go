@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"cellblock/kernel"
 	"cellblock/kernel/shadow"
 )
 
@@ -170,17 +171,31 @@ The exit code is 1 when something differs.`,
 }
 
 func newShadowDiscard(c *console) *cobra.Command {
+	var record recordFlags
 	cmd := &cobra.Command{
 		Use:   "discard SESSION",
 		Short: "Drop a layer with everything in it; the host stays as it is",
-		Args:  cobra.ExactArgs(1),
+		Long: `Drop a layer with everything in it; the host stays as it is. What was in it is
+recorded before it goes (see 'cellblock audit').`,
+		Args: cobra.ExactArgs(1),
 	}
-	cmd.RunE = func(_ *cobra.Command, args []string) error {
+	record.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		l, err := openLayer(args[0])
 		if err != nil {
 			return err
 		}
-		if err := l.Discard(); err != nil {
+		log, err := record.open(cmd)
+		if err != nil {
+			return err
+		}
+		err = kernel.DiscardLayer(l, log)
+		if log != nil {
+			if failed := log.Close(); err == nil {
+				err = failed
+			}
+		}
+		if err != nil {
 			return err
 		}
 		c.say("layer %s is dropped", l.ID)

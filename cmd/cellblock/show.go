@@ -70,6 +70,9 @@ func (l *live) finish(r kernel.Result) {
 	if d.StateLost && d.Error == nil {
 		c.say("the worker before this one died; what earlier cells had set is lost")
 	}
+	if d.Restored != nil {
+		c.say("%s", strings.Trim(d.Restored.String(), "[]"))
+	}
 	for _, v := range d.Policy.Violations {
 		c.say("policy: %s", violationLine(v))
 	}
@@ -91,7 +94,7 @@ func (l *live) text(r kernel.Result) {
 func (l *live) failure(e *kernel.ErrorDetail) {
 	c := l.c
 	switch e.Name {
-	case kernel.KernelTimeout, kernel.KernelExited, kernel.KernelKilled, kernel.ToolError:
+	case kernel.KernelTimeout, kernel.KernelExited, kernel.KernelKilled, kernel.KernelRetired, kernel.ToolError:
 		c.say("%s", strings.TrimRight(e.Value, "\n"))
 		if e.Missing != nil && !strings.Contains(e.Value, e.Missing.Remedy) {
 			c.say("remedy: %s", e.Missing.Remedy)

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
-
-	"cellblock/kernel"
 )
 
 // signals turns what the terminal and the system send into the ladder of a
@@ -15,13 +13,13 @@ import (
 // signals end it at once. So does a closed standard output, since nobody is
 // left to read.
 type signals struct {
-	session *kernel.Session
+	session cellSession
 	ch      chan os.Signal
 	seen    atomic.Int32
 	ended   sync.WaitGroup
 }
 
-func watchSignals(session *kernel.Session) *signals {
+func watchSignals(session cellSession) *signals {
 	s := &signals{session: session, ch: make(chan os.Signal, 4)}
 	signal.Notify(s.ch, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	s.ended.Go(s.watch)

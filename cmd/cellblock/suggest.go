@@ -83,7 +83,7 @@ func (c *console) suggest(cmd *cobra.Command, flags *sessionFlags, base policy.D
 	var sessions []suggest.Session
 	said := map[string]bool{}
 	for _, file := range files {
-		recording, err := c.recording(cmd, flags, file)
+		recording, _, err := c.recording(cmd, flags, file)
 		if err != nil {
 			return made, err
 		}

@@ -134,31 +134,48 @@ type (
 	}
 )
 
-func writeJUnit(file string, t testReport) error {
-	seconds := func(ms float64) string { return fmt.Sprintf("%.3f", ms/1000) }
-	all := junitSuites{Time: fmt.Sprintf("%.3f", t.Seconds)}
-	times := map[int]float64{}
+// junitEntry is one test as JUnit's XML tells of it.
+type junitEntry struct {
+	suite, name     string // the suite is a file
+	line            int
+	ms              float64
+	failure, broken string
+	skipped         bool
+}
+
+func (t testReport) junit() []junitEntry {
+	var entries []junitEntry
 	for _, r := range t.Results {
-		at := slices.IndexFunc(all.Suites, func(s junitSuite) bool { return s.Name == r.File })
+		entries = append(entries, junitEntry{r.File, fmt.Sprintf("%s (%s)", r.Name, r.Mode), r.Line, r.DurationMs, r.Failure, r.Error, r.Skipped})
+	}
+	return entries
+}
+
+func writeJUnit(file string, whole float64, entries []junitEntry) error {
+	seconds := func(ms float64) string { return fmt.Sprintf("%.3f", ms/1000) }
+	all := junitSuites{Time: fmt.Sprintf("%.3f", whole)}
+	times := map[int]float64{}
+	for _, e := range entries {
+		at := slices.IndexFunc(all.Suites, func(s junitSuite) bool { return s.Name == e.suite })
 		if at < 0 {
 			at = len(all.Suites)
-			all.Suites = append(all.Suites, junitSuite{Name: r.File})
+			all.Suites = append(all.Suites, junitSuite{Name: e.suite})
 		}
 		s := &all.Suites[at]
-		one := junitCase{Name: fmt.Sprintf("%s (%s)", r.Name, r.Mode), Class: r.File, File: r.File, Line: r.Line, Time: seconds(r.DurationMs)}
+		one := junitCase{Name: e.name, Class: e.suite, File: e.suite, Line: e.line, Time: seconds(e.ms)}
 		switch {
-		case r.Error != "":
-			one.Error = &junitMessage{r.Error}
+		case e.broken != "":
+			one.Error = &junitMessage{e.broken}
 			s.Errors++
-		case r.Failure != "":
-			one.Failure = &junitMessage{r.Failure}
+		case e.failure != "":
+			one.Failure = &junitMessage{e.failure}
 			s.Failures++
 		}
-		if r.Skipped {
+		if e.skipped {
 			one.Skipped = &struct{}{}
 		}
 		s.Tests++
-		times[at] += r.DurationMs
+		times[at] += e.ms
 		s.Time = seconds(times[at])
 		s.Cases = append(s.Cases, one)
 	}

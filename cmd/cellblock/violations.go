@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -172,17 +173,26 @@ func change(r audit.Record) string {
 			return fmt.Sprintf("{host: %q, port: %s, reason: …}", host, port)
 		}
 	}
-	if !strings.HasPrefix(r.Target, "/") || r.Source == audit.SourceHost {
+	at := audit.Unescape(r.Target)
+	if !strings.HasPrefix(at, "/") || r.Source == audit.SourceHost || !utf8.ValidString(at) {
 		return ""
 	}
 	access := "write"
-	switch policy.ParseKind(r.Op) {
+	switch kind := policy.ParseKind(r.Op); kind {
 	case policy.Read:
 		access = "read"
-	case policy.Exec:
+	case policy.Exec, policy.Load:
 		access = "exec"
+	default:
+		// A name is made and removed in its directory. Where nothing is now, a rule for the
+		// name itself would have nothing to stand on.
+		_, err := os.Lstat(at)
+		if err != nil || slices.Contains([]policy.OpKind{policy.Create, policy.Mkdir, policy.Remove, policy.Rmdir, policy.Rename, policy.RenameFrom,
+			policy.RenameTo, policy.Link, policy.Symlink}, kind) {
+			at = filepath.Dir(at)
+		}
 	}
-	return fmt.Sprintf("{path: %q, access: [%s], effect: allow, reason: …}", r.Target, access)
+	return fmt.Sprintf("{path: %q, access: [%s], effect: allow, reason: …}", at, access)
 }
 
 func (d *denial) text() string {
