@@ -10,7 +10,7 @@ trap 'rm -rf "$room"' EXIT
 chmod 755 "$room"
 mkdir -p "$room/integration" "$room/home"
 (cd "$here" && go test -c -o "$room/integration/integration.test" .)
-(cd "$here" && go build -o "$room/" ../cmd/cellblock ../cmd/cellblock-rego)
+(cd "$here" && go build -o "$room/" ../cmd/cellblock ../cmd/cellblock-rego ../cmd/cellblock-serve)
 cp -r "$here/testdata" "$room/integration/"
 cp "$here/../README.md" "$here/../Makefile" "$room/"
 chown -R "$user" "$room/home" "$room/integration"

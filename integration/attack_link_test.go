@@ -8,9 +8,9 @@ var linkAttacks = []attack{
 open("mine", "w").close()
 verdict = attempt(raw, 316, -100, b"mine", -100, (OUT + "/file").encode(), 2)`, refused: crossing},
 	{name: "a rename that leaves a whiteout", code: `verdict = attempt(raw, 316, -100, (OUT + "/victim").encode(), -100, (OUT + "/white").encode(), 4)`,
-		where: asRoot, refused: crossing},
-	{name: "a rename to a free name only", code: `verdict = attempt(raw, 316, -100, (OUT + "/victim").encode(), -100, (OUT + "/free").encode(), 1)`},
-	{name: "a file of the host linked into the session", code: `verdict = attempt(os.link, OUT + "/file", "hard")`, refused: crossing},
+		where: asRoot, refused: crossing, names: 2},
+	{name: "a rename to a free name only", code: `verdict = attempt(raw, 316, -100, (OUT + "/victim").encode(), -100, (OUT + "/free").encode(), 1)`, names: 2},
+	{name: "a file of the host linked into the session", code: `verdict = attempt(os.link, OUT + "/file", "hard")`, refused: crossing, names: keptApart},
 	{name: "a file of the session linked out", code: `
 open("mine", "w").close()
 verdict = attempt(os.link, "mine", OUT + "/hard")`, refused: crossing},

@@ -5,6 +5,7 @@ package integration
 var nameAttacks = []attack{
 	{name: "a name with a newline", code: `verdict = attempt(open, OUT + "/new\n{\"seq\":1}", "w")`},
 	{name: "a name that is not UTF-8", code: `verdict = attempt(open, OUT.encode() + b"/\xff\xfe", "w")`},
+	{name: "a name that spells such bytes", code: `verdict = attempt(open, OUT + "/\\xff\\xfe", "w")`},
 	{name: "a name with terminal sequences", code: `verdict = attempt(open, OUT + "/\x1b]0;owned\x07\x1b[2K", "w")`},
 	{name: "a name that reads backwards", code: `verdict = attempt(open, OUT + "/\u202egpj.exe", "w")`},
 	{name: "a name of 255 bytes", code: `verdict = attempt(open, OUT + "/" + "n" * 255, "w")`},

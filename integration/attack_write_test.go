@@ -81,10 +81,10 @@ verdict = attempt(open, "dirway/new2", "w")`},
 open("mine", "w").close()
 import ctypes
 verdict = attempt(os.rename, "mine", OUT + "/mine")`, refused: []string{"EXDEV", "EROFS", "EACCES", "EPERM"}},
-	{name: "rename within", code: `verdict = attempt(os.rename, OUT + "/victim", OUT + "/renamed")`},
+	{name: "rename within", code: `verdict = attempt(os.rename, OUT + "/victim", OUT + "/renamed")`, names: 2},
 	{name: "exchange", code: `
 raw_exchange = lambda: raw(316, -100, (OUT + "/file").encode(), -100, (OUT + "/script").encode(), 2)
-verdict = attempt(raw_exchange)`},
+verdict = attempt(raw_exchange)`, names: 2},
 	{name: "link out", code: `
 open("linked", "w").close()
 verdict = attempt(os.link, OUT + "/file", OUT + "/hard")`},
@@ -154,16 +154,22 @@ func attributesOf(path string) string {
 	return strings.ReplaceAll(string(list[:n]), "\x00", " ")
 }
 
-// TestAttacksOnFiles: no change outside of the session directory under enforce, on
-// whatever way; none on the host in mode shadow, whatever the session then sees;
-// under report the same attempts work and are told. The control is outside.
-func TestAttacksOnFiles(t *testing.T) {
+// fileAttacks are all attempts to change something beneath OUT.
+func fileAttacks() []attack {
 	rows := slices.Concat(writeAttacks, linkAttacks, resolveAttacks, metadataAttacks, nameAttacks, transferAttacks)
 	for i := range rows {
 		if rows[i].refused == nil {
 			rows[i].refused = []string{"EROFS", "EACCES", "EPERM"}
 		}
 	}
+	return rows
+}
+
+// TestAttacksOnFiles: no change outside of the session directory under enforce, on
+// whatever way; none on the host in mode shadow, whatever the session then sees;
+// under report the same attempts work and are told. The control is outside.
+func TestAttacksOnFiles(t *testing.T) {
+	rows := fileAttacks()
 	t.Run("enforce", func(t *testing.T) { enforced(t, rows) })
 	t.Run("shadow", func(t *testing.T) {
 		require(t, needOverlay)

@@ -90,7 +90,7 @@ except OSError as problem:
 		if after := openFDs(t); after > before+20 {
 			t.Errorf("the launcher's descriptors grew from %d to %d", before, after)
 		}
-		s.kernel.Close()
+		s.runs.Close()
 		other.shows("mine + 1", "2")
 	}},
 

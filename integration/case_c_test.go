@@ -124,7 +124,7 @@ subprocess.run(["sh", "-c", "while true; do echo tick >> ticks.txt; sleep 0.2; d
 	{id: "C13", title: "interrupt with nothing running", do: func(t *testing.T, c bugCase) {
 		s := open(t)
 		s.ok("x = 1")
-		if s.kernel.Interrupt() {
+		if s.runs.Interrupt() {
 			t.Error("an interrupt with nothing running says it interrupted something")
 		}
 		s.shows("sum(range(10))", "45")

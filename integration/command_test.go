@@ -44,6 +44,9 @@ var builtBinary = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if err := mountApart(); err != nil {
+		panic(err)
+	}
 	// The records of the sessions under test are not the user's.
 	state, err := os.MkdirTemp("", "cellblock-test-state-")
 	if err == nil {

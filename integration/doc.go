@@ -12,11 +12,18 @@
 //     attempt has which tests.
 //   - load_test.go: floods of refused operations, and launchers killed under them.
 //     CELLBLOCK_LOAD is the share of the full number in percent; 5 without it.
+//   - fault_*_test.go: hosts and sessions that run out of disk, memory, tasks or
+//     descriptors, and processes that are stopped; apart_test.go gives those that need it
+//     a process and small disks of their own.
+//   - soak_test.go, serve_load_test.go: many sessions with faults at random ("make soak"),
+//     and many at once through a server ("make load").
 //   - posture_test.go: a live worker read from outside and compared whole.
 //   - start_test.go, degrade_test.go: hosts and settings on which a start has to fail, or to say
 //     what it does without.
 //   - sweep_test.go: launchers that are killed at random moments.
 //   - mcp_test.go, inspector_test.go: clients of the MCP front that are not ours.
+//   - serve_test.go: "cellblock serve" as its operator and its clients use it.
+//   - serve_through_test.go: the cases again, in sessions of a server.
 //   - readme_test.go: the command lines of README and of the help texts.
 //   - cpython_test.go: CPython's regression tests inside and outside the jail.
 //   - imports_test.go: which package may import which.

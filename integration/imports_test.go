@@ -27,16 +27,34 @@ var importRules = []importRule{
 		reason: "the stage pays for each import at every start of a session"},
 	{pkg: "cellblock/cmd/cellblock-rego", may: []string{"cellblock/policy/rego"},
 		reason: "it answers questions about policies and knows nothing of sessions"},
+	{pkg: "cellblock/cmd/cellblock-serve", may: []string{"cellblock/kernel", "cellblock/kernel/front/http/api", "cellblock/kernel/front/http/server", "cellblock/kernel/front/mcp"},
+		reason: "it puts the fronts together and knows nothing of people"},
 	{pkg: "cellblock/kernel/delegate", may: []string{"cellblock/policy"}, stdlib: true,
 		reason: "it speaks to the engine's process, so that the launcher does not pay for the engine"},
 	{pkg: "cellblock/policy/rego", may: []string{"cellblock/policy"},
 		reason: "the engine decides on host calls, and knows nothing else"},
-	{pkg: "cellblock/kernel", may: []string{"cellblock/policy", "cellblock/policy/audit", "cellblock/kernel/delegate", "cellblock/jail", "cellblock/jail/plan", "cellblock/jail/seccomp", "cellblock/jail/observe", "cellblock/pyruntime", "cellblock/profiles", "cellblock/kernel/wire", "cellblock/kernel/shadow", "cellblock/kernel/proxy"},
+	{pkg: "cellblock/kernel", may: []string{"cellblock/policy", "cellblock/policy/audit", "cellblock/kernel/delegate", "cellblock/jail", "cellblock/jail/plan", "cellblock/jail/seccomp", "cellblock/jail/observe", "cellblock/jail/spawner", "cellblock/pyruntime", "cellblock/profiles", "cellblock/kernel/wire", "cellblock/kernel/shadow", "cellblock/kernel/definition", "cellblock/kernel/proxy", "cellblock/kernel/host", "cellblock/kernel/extension"},
 		reason: "the kernel sits on policy and jail, and below every front"},
-	{pkg: "cellblock/kernel/front/...", may: []string{"cellblock/kernel", "cellblock/policy/..."},
+	{pkg: "cellblock/kernel/bench", may: []string{"cellblock/kernel", "cellblock/policy", "cellblock/jail/seccomp", "cellblock/profiles"},
+		reason: "it opens sessions as everybody does; other sandboxes get the filter that a session has"},
+	{pkg: "cellblock/kernel/front/...", may: []string{"cellblock/kernel", "cellblock/kernel/host", "cellblock/policy/..."},
 		reason: "a front speaks to sessions; it never reaches past the kernel into the jail"},
+	{pkg: "cellblock/kernel/front/http/api", may: []string{"cellblock/kernel", "cellblock/kernel/extension", "cellblock/policy", "cellblock/policy/audit"}, stdlib: true,
+		reason: "what both sides say stays small enough for the command to link"},
+	{pkg: "cellblock/kernel/front/http/client", may: []string{"cellblock/kernel", "cellblock/kernel/host", "cellblock/kernel/front/http/api"}, stdlib: true,
+		reason: "a client knows what is said, and nothing of who serves"},
+	{pkg: "cellblock/kernel/front/http/server", may: []string{"cellblock/kernel", "cellblock/kernel/host", "cellblock/policy", "cellblock/kernel/front/http/api"},
+		reason: "a front speaks to sessions; it never reaches past the kernel into the jail"},
+	{pkg: "cellblock/kernel/host/sqlite", may: []string{"cellblock/kernel/host"},
+		reason: "a store is a file; a process that keeps none does not link it"},
+	{pkg: "cellblock/kernel/host", may: []string{"cellblock/policy"},
+		reason: "who may call what is decided without knowing any session or process"},
+	{pkg: "cellblock/kernel/extension", may: []string{"cellblock/kernel/host", "cellblock/kernel/wire", "cellblock/jail/cgroup", "cellblock/jail/spawner", "cellblock/pyruntime"}, stdlib: true,
+		reason: "it runs the operator's code beside the sandbox: it knows processes and calls, and neither session, policy nor jail"},
 	{pkg: "cellblock/kernel/proxy", may: []string{"cellblock/policy"},
 		reason: "what a session sends is read here: it asks a policy, and knows neither session nor jail"},
+	{pkg: "cellblock/kernel/definition", stdlib: true,
+		reason: "it keeps text and runs none of it: what reads the files stays small enough to read"},
 	{pkg: "cellblock/kernel/shadow", stdlib: true,
 		reason: "a layer is files that nobody trusts: what reads them stays small enough to read"},
 	{pkg: "cellblock/kernel/trial", may: []string{"cellblock/kernel", "cellblock/policy"},
@@ -178,6 +196,23 @@ func TestOneProgramPaysForRego(t *testing.T) {
 		}
 		if pays := strings.Contains(string(out), "github.com/open-policy-agent/opa/"); pays != c.pays {
 			t.Errorf("%s links the engine: %v", c.pkg, pays)
+		}
+	}
+}
+
+// TestOneProgramPaysForTheServer: what counts and serves costs a process milliseconds
+// before main, so that a command that runs one cell does not link it.
+func TestOneProgramPaysForTheServer(t *testing.T) {
+	require(t, needGo)
+	for pkg, pays := range map[string]bool{"cellblock/cmd/cellblock": false, "cellblock/kernel": false, "cellblock/kernel/front/http/client": false, "cellblock/cmd/cellblock-serve": true} {
+		out, err := exec.Command("go", "list", "-deps", pkg).Output()
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		for _, part := range []string{"github.com/prometheus/client_golang/prometheus\n", "cellblock/kernel/front/http/server\n"} {
+			if strings.Contains(string(out), part) != pays {
+				t.Errorf("%s links %s: want %v", pkg, strings.TrimSpace(part), pays)
+			}
 		}
 	}
 }

@@ -24,16 +24,17 @@ type example struct {
 
 // examples reads the indented blocks of a Markdown text. In a block with a line
 // that begins with "$ ", those lines are commands and what follows each is its
-// output; in any other block every line is a command.
+// output; lines before the first of them, and of any other block, are commands.
 func examples(text string) []example {
 	var found []example
 	var block []string
 	end := func() {
-		session := strings.Contains("\n"+strings.Join(block, "\n"), "\n$ ")
+		session := false
 		for _, line := range block {
 			command, prompted := strings.CutPrefix(line, "$ ")
 			switch {
 			case prompted:
+				session = true
 				found = append(found, example{line: command, shows: true})
 			case session:
 				found[len(found)-1].shown += line + "\n"
@@ -81,7 +82,11 @@ func newShell(t testing.TB) *shell {
 	for _, name := range []string{"team.yaml", "team_test.yaml"} {
 		write(t, filepath.Join(sh.cwd, "cases", name), readFile(t, filepath.Join("testdata", "trial", name)))
 	}
+	for _, name := range []string{"orders.py", "test_orders.py", "orders.yaml"} {
+		write(t, filepath.Join(sh.cwd, "extensions", name), readFile(t, filepath.Join("testdata", "extension", name)))
+	}
 	regoProgram(t)
+	serveProgram(t)
 	for _, name := range []string{"tools.yaml", "tools.rego", "tools_test.rego", "tools_test.yaml"} {
 		write(t, filepath.Join(sh.cwd, "tools", name), readFile(t, filepath.Join("testdata", "rego", name)))
 	}

@@ -69,11 +69,12 @@ func TestACellsHostCallIsDecidedByRego(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log := filepath.Join(newDirIn(t, "/var/tmp"), "audit", "a.jsonl")
-			s := open(t, delegating(c.module), func(o *kernel.Options) { o.Rego, o.Audit = program, log })
+			s := open(t, delegating(c.module), func(o *kernel.Options) { o.Rego, o.Audit, o.Name = program, log, "rego" })
 			// As a hostile cell does it, on the wire itself.
 			s.ok(`import os, json, stat
 wire = [n for n in range(3, 64) if os.path.exists(f"/proc/self/fd/{n}") and stat.S_ISSOCK(os.fstat(n).st_mode)]
-os.write(wire[0], json.dumps({"id": 900001, "op": "host", "name": "mail.send", "arguments": {"to": "x"}}).encode() + b"\n")`)
+os.write(wire[0], json.dumps({"id": 900001, "op": "host", "name": "mail.send", "arguments": {"to": "x"}, "scope": "rego/1"}).encode() + b"\n")
+assert b"900001" in os.read(wire[0], 1 << 16)`)
 			s.shows("6 * 7", "42") // the session goes on, whatever became of the module
 			s.kernel.Close()
 			found := false

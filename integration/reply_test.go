@@ -46,6 +46,7 @@ type details struct {
 	Policy         *policyDetails               `json:"policy"`
 	Usage          map[string]json.RawMessage   `json:"usage"`
 	StateLost      bool                         `json:"stateLost"`
+	Notes          []string                     `json:"notes"`
 	Reload         map[string]string            `json:"reload_skills"`
 }
 

@@ -1,9 +1,10 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -33,6 +34,7 @@ var (
 	needMatplotlib = register("matplotlib", pythonImports("matplotlib"))
 	needPandas     = register("pandas", pythonImports("pandas"))
 	needTestsuite  = register("testsuite", testsuiteMissing)
+	needUsrmerge   = register("usrmerge", probeUsrmerge)
 )
 
 // require skips the test with the probe's reason when something is absent, and
@@ -71,6 +73,14 @@ func probeUser() string {
 func probeSources() string {
 	if _, err := os.Stat("../go.mod"); err != nil {
 		return err.Error()
+	}
+	return ""
+}
+
+// probeUsrmerge looks for a system of merged directories: /bin is a link into /usr.
+func probeUsrmerge() string {
+	if target, err := os.Readlink("/bin"); err != nil || target != "usr/bin" {
+		return fmt.Sprintf("this host has no link /bin to usr/bin: %q, %v", target, err)
 	}
 	return ""
 }
@@ -126,15 +136,29 @@ func pythonImports(module string) func() string {
 }
 
 // TestRequireKnowsEveryName keeps a misspelt JAIL_TEST_REQUIRE from asking for
-// nothing.
+// nothing: this run's own, and those that CI sets.
 func TestRequireKnowsEveryName(t *testing.T) {
-	for _, word := range strings.Split(os.Getenv("JAIL_TEST_REQUIRE"), ",") {
-		name := strings.TrimSpace(word)
-		if name == "" || name == "all" || runtime.GOOS != "linux" {
-			continue
-		}
-		if _, known := needs[name]; !known && !knownElsewhere[name] {
-			t.Errorf("JAIL_TEST_REQUIRE names %q, which no probe answers to", name)
+	require(t, needSources)
+	ci, err := os.ReadFile("../.ci/run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lists := []string{os.Getenv(need.Variable)}
+	for _, m := range regexp.MustCompile(need.Variable+`=([a-z0-9,-]+)`).FindAllStringSubmatch(string(ci), -1) {
+		lists = append(lists, m[1])
+	}
+	if len(lists) != 3 {
+		t.Fatalf(".ci/run sets %s %d times; one for each of its two users was looked for", need.Variable, len(lists)-1)
+	}
+	for _, list := range lists {
+		for word := range strings.SplitSeq(list, ",") {
+			name := strings.TrimSpace(word)
+			if name == "" || name == "all" {
+				continue
+			}
+			if _, known := needs[name]; !known && !knownElsewhere[name] {
+				t.Errorf("%s=%s names %q, which no probe answers to", need.Variable, list, name)
+			}
 		}
 	}
 }

@@ -33,8 +33,16 @@ func pythonBin() string {
 // session is one session under test.
 type session struct {
 	t      testing.TB
-	kernel *kernel.Session
+	kernel *kernel.Session // nil for one of a server's
+	runs   runner          // where its cells run
 	dir    string
+}
+
+// runner is a *kernel.Session, or one that a server has (serve_through_test.go).
+type runner interface {
+	Call(context.Context, kernel.Call) kernel.Result
+	Interrupt() bool
+	Close() error
 }
 
 // option changes what open asks kernel.Open for.
@@ -77,12 +85,15 @@ func openErr(t testing.TB, opts ...option) (*session, error) {
 	if o.SessionDir == "" {
 		o.SessionDir = newDir(t)
 	}
+	if through() {
+		return openThrough(t, o)
+	}
 	k, err := kernel.Open(o)
 	if err != nil {
 		return nil, err
 	}
 	t.Cleanup(func() { k.Close() })
-	return &session{t: t, kernel: k, dir: o.SessionDir}, nil
+	return &session{t: t, kernel: k, runs: k, dir: o.SessionDir}, nil
 }
 
 // open is openErr for tests in which opening must work.
@@ -120,7 +131,7 @@ func newDirIn(t testing.TB, parent string) string {
 func (s *session) call(ctx context.Context, c kernel.Call) reply {
 	s.t.Helper()
 	done := make(chan kernel.Result, 1)
-	go func() { done <- s.kernel.Call(ctx, c) }()
+	go func() { done <- s.runs.Call(ctx, c) }()
 	select {
 	case result := <-done:
 		data, err := json.Marshal(result)
@@ -138,7 +149,7 @@ func (s *session) call(ctx context.Context, c kernel.Call) reply {
 // take long and has a limit of its own.
 func (s *session) kernelCall(code string) reply {
 	s.t.Helper()
-	data, err := json.Marshal(s.kernel.Call(context.Background(), kernel.Call{Code: code}))
+	data, err := json.Marshal(s.runs.Call(context.Background(), kernel.Call{Code: code}))
 	if err != nil {
 		s.t.Fatal(err)
 	}

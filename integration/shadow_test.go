@@ -221,7 +221,7 @@ func TestShadowSaysWhatStays(t *testing.T) {
 	if !found {
 		t.Errorf("the reply does not tell the change: %s", r)
 	}
-	contains(t, "the reply", string(r.raw), `"note":"the host is untouched: layer `+id+` has it"`)
+	contains(t, "the reply", string(r.raw), `"note":"the host is untouched: what became of it is in layer `+id+`"`)
 	contains(t, "the reply", string(r.raw), `"layer":"`+id+`"`)
 	s.ok(fmt.Sprintf(`os.remove(%q)`, dir+"/new"))
 	if err := s.kernel.Close(); err != nil {
@@ -246,7 +246,7 @@ func TestShadowLayersArePrivate(t *testing.T) {
 	if a.kernel.Info().Layer == b.kernel.Info().Layer {
 		t.Error("two sessions have one layer")
 	}
-	if err := layerOf(t, state, a.kernel.Info().Layer).Discard(); err == nil {
+	if err := layerOf(t, state, a.kernel.Info().Layer).Discard(nil); err == nil {
 		t.Error("the layer of a live session was dropped")
 	}
 }

@@ -64,7 +64,7 @@ func TestNetworkModesAgree(t *testing.T) {
 	type tried struct{ result, told string }
 	results := map[policy.Mode]map[string]tried{}
 	for _, mode := range []policy.Mode{policy.Off, policy.Report, policy.Shadow, policy.Enforce} {
-		s := open(t, mode, nil)
+		s := open(t, mode, rules, nil)
 		s.run(netProgram)
 		results[mode] = map[string]tried{}
 		for _, c := range netCalls {

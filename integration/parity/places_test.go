@@ -2,8 +2,10 @@ package parity
 
 import (
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -69,6 +71,34 @@ var places = []place{
 	{name: "beside, by the session's name", dir: "work-evil"},
 }
 
+// listed is a policy that lists what may be read: the session's own, the system's
+// programs, and some of the test's directories.
+const listed = `version: 1
+name: listed
+fs:
+  defaults:
+    read: {effect: deny, reason: r}
+  rules:
+    - {path: "${session}", access: [write], effect: allow, reason: r}
+    - {path: /usr, access: [read], effect: allow, reason: r}
+    - {path: /etc, access: [read], effect: allow, reason: r}
+    - {path: BASE/shown, access: [read], effect: allow, reason: r}
+    - {path: BASE/allowed, access: [write], effect: allow, reason: r}
+    - {path: BASE/shown/noexec, access: [exec], effect: deny, reason: r}
+net:
+  mode: none
+`
+
+var listedPlaces = []place{
+	{name: "session", dir: "work/plain"},
+	{name: "allowed", dir: "allowed"},
+	{name: "shown", dir: "shown"},
+	{name: "shown without programs", dir: "shown/noexec"},
+	{name: "not on the list", dir: "outside"},
+	{name: "deep in what is not on the list", dir: "outside/deep/er", as: "work/../outside/./deep/er"},
+	{name: "not on the list, by the process's root", dir: "outside/root", as: "/proc/self/root"},
+}
+
 // hidden are the directories whose content is kept from being seen.
 var hidden = map[string]bool{"work/hidden": true, "secret": true}
 
@@ -91,8 +121,11 @@ func (p place) path(base string) string {
 // the row's own.
 func furnish(t *testing.T, base string, rows []row) {
 	t.Helper()
-	for _, p := range places {
+	for _, p := range slices.Concat(places, listedPlaces) {
 		must(t, os.MkdirAll(filepath.Join(base, p.dir), 0o755))
+	}
+	for _, dir := range []string{"work", "allowed/linked", "outside/linked", "outside/real", "shown"} {
+		must(t, os.MkdirAll(filepath.Join(base, dir), 0o755))
 	}
 	must(t, os.Symlink(filepath.Join(base, "allowed/linked"), base+"/work/to-allowed"))
 	must(t, os.Symlink("../outside/linked", base+"/work/to-outside"))
@@ -112,6 +145,11 @@ func furnish(t *testing.T, base string, rows []row) {
 				must(t, os.Mkdir(at, 0o755))
 			case link:
 				must(t, os.Symlink(filepath.Base(name)+file, at))
+			case listener:
+				l, err := net.Listen("unix", at)
+				must(t, err)
+				t.Cleanup(func() { l.Close() })
+				must(t, os.Chmod(at, 0o777))
 			case executable:
 				must(t, os.WriteFile(at, program, 0o755))
 			}
@@ -127,6 +165,7 @@ const (
 	directory  = ".d"
 	link       = ".l"
 	executable = ".x"
+	listener   = ".s" // a Unix socket that answers
 	fresh      = ".n"
 )
 
