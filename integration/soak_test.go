@@ -181,8 +181,9 @@ type soaked struct {
 	opts  kernel.Options
 	name  string
 	steps []string
-	kept  int  // what the session's variable is; 0 for none
-	lost  bool // the next reply has to tell of a loss
+	kept  int         // what the session's variable is; 0 for none
+	lost  bool        // the next reply has to tell of a loss
+	asked atomic.Bool // a call was made, and so there is a record
 
 	mu    sync.Mutex
 	trail []string // the last replies
@@ -237,7 +238,7 @@ func (k *soak) one(r *rand.Rand, i uint64, mode policy.Mode) {
 	if err := s.Close(); err != nil {
 		one.wrong("close: %v", err)
 	}
-	if o.Audit != "" && len(one.steps) > 0 {
+	if o.Audit != "" && one.asked.Load() {
 		if v, err := audit.Verify(o.Audit); err != nil || !v.Clean() {
 			one.wrong("the record: %v %+v", err, v)
 		}
@@ -258,6 +259,7 @@ func (o *soaked) call(c kernel.Call) kernel.Result { return <-o.begin(c) }
 
 func (o *soaked) begin(c kernel.Call) <-chan kernel.Result {
 	o.calls.Add(1)
+	o.asked.Store(true)
 	done, out := make(chan kernel.Result, 1), make(chan kernel.Result, 1)
 	go func() { done <- o.s.Call(context.Background(), c) }()
 	go func() {

@@ -16,8 +16,13 @@ import (
 // Probe returns what this host can do, from settings, versions and calls that
 // have no effect, in under a millisecond. What only a try can tell is Unknown
 // there unless a setting says No; Start finds out, and ProbeAll tries. The
-// answer is kept for the life of the process.
-func Probe() Features { return probeOnce() }
+// answer is kept for the life of the process, but for the mounts, which are
+// those of now: a host mounts and unmounts while launchers run.
+func Probe() Features {
+	f := probeOnce()
+	f.Mounts = mountsNow(f.Kernel)
+	return f
+}
 
 var probeOnce = sync.OnceValue(probe)
 
@@ -39,7 +44,6 @@ func probe() Features {
 	f.probeSeccomp()
 	f.probeCalls(version)
 	f.probeCgroup()
-	f.Mounts = mountTable("/proc/self/mountinfo", version)
 	return f
 }
 

@@ -22,6 +22,7 @@ var probeAllOnce = sync.OnceValue(probeAll)
 
 func probeAll() Features {
 	f := probe() // not Probe: its maps are shared
+	f.Mounts = mountsNow(f.Kernel)
 	f.tryNamespaces()
 	f.tryMounts()
 	f.tryIDMap()

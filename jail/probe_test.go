@@ -113,7 +113,9 @@ func TestAbsenceCanBeSimulated(t *testing.T) {
 	if bare.LandlockABI != 0 || bare.CgroupMode != "none" {
 		t.Errorf("ABI %d, cgroup %s", bare.LandlockABI, bare.CgroupMode)
 	}
-	if diff := cmp.Diff(host, Probe()); diff != "" {
+	now := Probe()
+	now.Mounts = host.Mounts // the host may have others by now
+	if diff := cmp.Diff(host, now); diff != "" {
 		t.Errorf("the host's own features changed:\n%s", diff)
 	}
 }
