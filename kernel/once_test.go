@@ -103,7 +103,8 @@ func TestEachCallAndQuestionIsAnsweredOnce(t *testing.T) {
 						}
 					}
 					if step.State == Finished {
-						if round%3 == 0 && step.Result.Text() != "24" {
+						// The text may tell what became of the cells before it.
+						if d := step.Result.Details; round%3 == 0 && (d.Error != nil || d.Value == nil || *d.Value != "24") {
 							t.Errorf("undisturbed: %s", step.Result.Text())
 						}
 						break
@@ -128,7 +129,7 @@ func TestEachCallAndQuestionIsAnsweredOnce(t *testing.T) {
 					}
 				}
 			}
-			if r := s.Call(t.Context(), Call{Code: "t.do(i=7)"}); r.Text() != "{'i': 7}" {
+			if r := s.Call(t.Context(), Call{Code: "t.do(i=7)"}); r.Details.Error != nil || r.Details.Value == nil || *r.Details.Value != "{'i': 7}" {
 				t.Errorf("%s afterwards: %s", s.name, r.Text())
 			}
 			s.Close()

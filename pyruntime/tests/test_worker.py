@@ -108,6 +108,54 @@ class Worker(unittest.TestCase):
         self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
         self.assertEqual(self.host.cell("await asyncio.sleep(0.01, 5)")["value"], "5")
 
+    def test_interrupts_of_many_awaits_keep_the_session(self):
+        # Whatever the loop is doing: an exception within it would lose a step of a task,
+        # and what waits for that, or leave the loop stopped for the next cell.
+        self.host.cell("""
+import asyncio, random
+async def one(n):
+    for _ in range(n):
+        await asyncio.sleep(0 if random.random() < 0.9 else 0.001)
+    return n
+async def many():
+    while True:
+        assert await asyncio.gather(*[one(3) for _ in range(20)]) == [3] * 20
+        assert await asyncio.wait_for(one(1), 60) == 1""")
+        for n in range(60):
+            number = self.host.start("run-block", code="print('in', flush=True)\nawait many()")
+            while "in" not in self.host.drain(self.host.out):
+                time.sleep(0.001)
+            time.sleep(n / 6000)
+            self.assertIs(self.host.wait_for_interrupt(self.host.interrupt(number))["value"], True)
+            error = self.host.wait(number)["value"]["error"]
+            self.assertEqual(error["ename"], "KeyboardInterrupt")
+            self.assertEqual(self.host.cell("await one(2)")["value"], "2")
+
+    def test_an_interrupt_stops_what_an_async_cell_does_by_itself(self):
+        for code in ("while True: pass", "import time; time.sleep(60)", "import subprocess; subprocess.run(['sleep', '60'], capture_output=True)"):
+            number = self.host.start("run-block", code="import asyncio; await asyncio.sleep(0); print('in', flush=True)\n" + code)
+            while "in" not in self.host.drain(self.host.out):
+                time.sleep(0.01)
+            self.assertIs(self.host.wait_for_interrupt(self.host.interrupt(number))["value"], True)
+            self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
+
+    def test_a_cell_that_goes_on_after_an_interrupt_takes_another(self):
+        number = self.host.start("run-block", code="""
+import asyncio
+print('in', flush=True)
+try:
+    await asyncio.sleep(60)
+except asyncio.CancelledError:
+    print('again', flush=True)
+await asyncio.sleep(60)""")
+        while "in" not in self.host.drain(self.host.out):
+            time.sleep(0.01)
+        self.host.wait_for_interrupt(self.host.interrupt(number))
+        while "again" not in self.host.drain(self.host.out):
+            time.sleep(0.01)
+        self.host.wait_for_interrupt(self.host.interrupt(number))
+        self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
+
     def test_interrupt_of_an_earlier_cell_or_of_none_hits_nothing(self):
         number = self.host.start("run-block", code="1")
         self.host.wait(number)

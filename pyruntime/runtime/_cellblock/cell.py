@@ -11,7 +11,10 @@ COROUTINE = 0x80  # inspect.CO_COROUTINE
 FUTURE = 0x1FE0000  # every flag that a __future__ import can set
 
 NOTHING = object()
+CANCEL_AGAIN = 1  # seconds; the launcher ends a worker after 2
 _ONE_LINE = frozenset("\n\r\f\\=;#:")
+# What asyncio calls for itself, and what the loop calls of ours.
+_LOOKED_THROUGH = ("_cellblock", "selectors", "weakref", "_weakrefset")
 
 
 class Runner:
@@ -21,6 +24,8 @@ class Runner:
         self.namespace = namespace
         self._flags = 0
         self._loop = None
+        self._awaited = None  # the running cell's task
+        self._cancelled = False  # by an interrupt
 
     def flags(self):
         """The compiler's flags of the next cell."""
@@ -103,17 +108,38 @@ class Runner:
         if loop is None or loop.is_closed():
             loop = self._loop = asyncio.new_event_loop()
         self._offer_loop()
-        task = loop.create_task(coroutine)
+        task = None
+        self._cancelled = False
         try:
+            task = self._awaited = loop.create_task(coroutine)
             return loop.run_until_complete(task)
-        except BaseException:
-            if not task.done():  # an interrupt: the cell must not run on
+        except BaseException as err:
+            if task is not None and not task.done():  # an interrupt: the cell must not run on
                 task.cancel()
                 try:
                     loop.run_until_complete(task)
                 except BaseException:
                     pass
+            if self._cancelled and isinstance(err, asyncio.CancelledError):
+                raise KeyboardInterrupt().with_traceback(err.__traceback__) from None
             raise
+        finally:
+            self._awaited = None
+
+    def cancel_awaited(self, frame):
+        """Stop a cell by cancelling its task, where the interrupt of its main thread
+        has hit the loop and not the cell: an exception there would lose what the loop
+        was about to run, and what waits for that would wait for ever. Returns False
+        when an exception has to do it: the cell's own code runs, or nothing is awaited,
+        or the cell has been cancelled and goes on."""
+        if self._awaited is None or self._cancelled or not _in_loop(frame):
+            return False
+        self._cancelled = True
+        self._awaited.cancel()
+        # That wakes the loop, too, which may be about to wait. The second time is for
+        # asyncio.wait_for, which before 3.12 can lose a cancellation (bpo-37658).
+        self._loop.call_soon_threadsafe(self._loop.call_later, CANCEL_AGAIN, self._awaited.cancel)
+        return True
 
     def close(self):
         """End the loop and what still waits in it."""
@@ -130,6 +156,19 @@ class Runner:
             loop.close()
         except BaseException:
             pass
+
+
+def _in_loop(frame):
+    """Whether asyncio runs in frame, or what it uses there for itself. Our own code is
+    looked through: the loop calls it, or the cell does."""
+    while frame is not None:
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if package == "asyncio":
+            return True
+        if package not in _LOOKED_THROUGH:
+            return False
+        frame = frame.f_back
+    return False
 
 
 def _silenced(text, last):

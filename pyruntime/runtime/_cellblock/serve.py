@@ -406,11 +406,13 @@ class Worker:
         return self.stopped is not None and self.stopped == self.running
 
     def check(self):
-        """KeyboardInterrupt in the main thread, if one is meant for what it runs."""
+        """KeyboardInterrupt in the main thread, if one is meant for what it runs; the end
+        of the task that it awaits, where that is what there is to interrupt."""
         if self.interrupted() and not self.hold:
             self.stopped = None
             self._settle_owed(True)
-            raise KeyboardInterrupt
+            if not self.space.runner.cancel_awaited(sys._getframe()):
+                raise KeyboardInterrupt
 
     def _settle_owed(self, hit):
         """Answer interrupts that another thread has read."""
