@@ -21,7 +21,9 @@ var kernelOwned = []string{
 	"pstore", "bpf", "configfs", "fusectl", "hugetlbfs", "binfmt_misc", "autofs", "efivarfs", "rpc_pipefs", "nsfs",
 }
 
-func mountsNow(kernel string) []MountPoint { return mountTable("/proc/self/mountinfo", parseRelease(kernel)) }
+func mountsNow(kernel string) []MountPoint {
+	return mountTable("/proc/self/mountinfo", parseRelease(kernel))
+}
 
 // mountTable reads the visible mounts. Of two at one path the later covers the
 // earlier, and a later mount covers whatever was mounted below its path before.
