@@ -223,7 +223,11 @@ await asyncio.sleep(0.1)""")
         self.assertEqual(self.cell("x, t.echo(2)")["value"], "(5, {'n': 2})")
 
     def test_an_interrupt_reaches_the_main_thread_while_another_waits(self):
-        threads = "threading.Thread(target=lambda: t.echo(1), daemon=True).start()\n"
+        # The thread waits until it has been started: an interrupt within Thread.start
+        # can come out as an error of threading's own lock.
+        threads = ("gate = threading.Lock(); gate.acquire()\n"
+                   "threading.Thread(target=lambda: (gate.acquire(), t.echo(1)), daemon=True).start()\n"
+                   "gate.release()\n")
         for code, parked in (("while True: pass", 1), ("time.sleep(60)", 1), ("time.sleep(0.2); t.echo(2)", 2), ("await asyncio.sleep(60)", 1), ("await asyncio.sleep(0.1); await t.echo(2)", 2)):
             reply, _ = self.interrupted("threading.excepthook = lambda _: None\n" + threads + code, parked)
             self.assertEqual(reply["error"]["ename"], "KeyboardInterrupt", code)
