@@ -11,7 +11,9 @@ COROUTINE = 0x80  # inspect.CO_COROUTINE
 FUTURE = 0x1FE0000  # every flag that a __future__ import can set
 
 NOTHING = object()
-CANCEL_AGAIN = 1  # seconds; the launcher ends a worker after 2
+# Seconds: asyncio.wait_for can lose a cancellation before 3.12 (bpo-37658), so that there
+# is another one. The launcher ends a worker after 2.
+CANCEL_AGAIN = 1
 _ONE_LINE = frozenset("\n\r\f\\=;#:")
 # What asyncio calls for itself, and what the loop calls of ours.
 _LOOKED_THROUGH = ("_cellblock", "selectors", "weakref", "_weakrefset")
@@ -114,17 +116,26 @@ class Runner:
             task = self._awaited = loop.create_task(coroutine)
             return loop.run_until_complete(task)
         except BaseException as err:
-            if task is not None and not task.done():  # an interrupt: the cell must not run on
-                task.cancel()
-                try:
-                    loop.run_until_complete(task)
-                except BaseException:
-                    pass
+            if task is not None:
+                self._unwind(task)
             if self._cancelled and isinstance(err, asyncio.CancelledError):
                 raise KeyboardInterrupt().with_traceback(err.__traceback__) from None
             raise
         finally:
             self._awaited = None
+
+    def _unwind(self, task):
+        """End what an interrupt has hit: the cell must not run on."""
+        import asyncio
+
+        for _ in range(3):
+            if task.done():
+                break
+            task.cancel()
+            try:
+                self._loop.run_until_complete(asyncio.wait([task], timeout=CANCEL_AGAIN))
+            except BaseException:
+                pass
 
     def cancel_awaited(self, frame):
         """Stop a cell by cancelling its task, where the interrupt of its main thread
@@ -136,8 +147,7 @@ class Runner:
             return False
         self._cancelled = True
         self._awaited.cancel()
-        # That wakes the loop, too, which may be about to wait. The second time is for
-        # asyncio.wait_for, which before 3.12 can lose a cancellation (bpo-37658).
+        # That wakes the loop, too, which may be about to wait.
         self._loop.call_soon_threadsafe(self._loop.call_later, CANCEL_AGAIN, self._awaited.cancel)
         return True
 

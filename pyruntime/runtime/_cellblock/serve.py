@@ -183,6 +183,8 @@ class Worker:
                 raise Refused("%s: field %s is missing" % (op, name))
         if op == "run-block" and message.get("pipes"):
             if len(fds) != 2:
+                while fds:  # one may have come, and may be what makes room
+                    os.close(fds.pop())
                 streams.make_room()
                 raise NoDescriptors("run-block: its pipes did not arrive, since this process has as many files open as it may; a reset closes them")
         elif fds:
