@@ -64,7 +64,12 @@ func TestWorkerOnEveryInterpreter(t *testing.T) {
 			cmd.Env = append(os.Environ(), "CELLBLOCK_RUNTIME="+dir, "CELLBLOCK_EXTENSION="+extension)
 			out, err := cmd.CombinedOutput()
 			if err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				// The failures are what unittest prints last, behind a double line.
+				_, failures, found := strings.Cut(string(out), "\n======")
+				if !found {
+					failures = string(out)
+				}
+				t.Fatalf("%v\n%s", err, failures)
 			}
 			if !strings.Contains(string(out), "\nOK") {
 				t.Fatalf("unittest did not say OK:\n%s", out)

@@ -139,6 +139,29 @@ async def many():
             self.assertIs(self.host.wait_for_interrupt(self.host.interrupt(number))["value"], True)
             self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
 
+    def test_an_interrupt_that_a_finalizer_swallows_comes_again(self):
+        for hook in ("", "sys.unraisablehook = lambda *_: None"):
+            for then in ("while True: pass", "await asyncio.sleep(60)", "time.sleep(60)"):
+                number = self.host.start("run-block", code=hook + """
+import asyncio, sys, time
+class Slow:
+    def __del__(self):
+        print('in', flush=True)
+        time.sleep(60)
+one = Slow()
+del one
+print('out', flush=True)
+""" + then)
+                seen = ""
+                while "in" not in seen:
+                    seen += self.host.drain(self.host.out)
+                    time.sleep(0.01)
+                self.assertIs(self.host.wait_for_interrupt(self.host.interrupt(number))["value"], True)
+                self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
+                self.assertEqual(seen + self.host.drain(self.host.out), "in\nout\n")
+                self.assertEqual(self.host.drain(self.host.err), "")
+        self.assertEqual(self.host.cell("6 * 7")["value"], "42")
+
     def test_a_cell_that_goes_on_after_an_interrupt_takes_another(self):
         number = self.host.start("run-block", code="""
 import asyncio

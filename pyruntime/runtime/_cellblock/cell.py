@@ -11,9 +11,9 @@ COROUTINE = 0x80  # inspect.CO_COROUTINE
 FUTURE = 0x1FE0000  # every flag that a __future__ import can set
 
 NOTHING = object()
-# Seconds: asyncio.wait_for can lose a cancellation before 3.12 (bpo-37658), so that there
-# is another one. The launcher ends a worker after 2.
-CANCEL_AGAIN = 1
+# Seconds, and how often: asyncio.wait_for can lose a cancellation before 3.12 (bpo-37658),
+# so that there are further ones. The launcher ends a worker after 2 seconds.
+CANCEL_AGAIN, FURTHER = 0.5, 3
 _ONE_LINE = frozenset("\n\r\f\\=;#:")
 # What asyncio calls for itself, and what the loop calls of ours.
 _LOOKED_THROUGH = ("_cellblock", "selectors", "weakref", "_weakrefset")
@@ -128,7 +128,7 @@ class Runner:
         """End what an interrupt has hit: the cell must not run on."""
         import asyncio
 
-        for _ in range(3):
+        for _ in range(FURTHER):
             if task.done():
                 break
             task.cancel()
@@ -148,8 +148,16 @@ class Runner:
         self._cancelled = True
         self._awaited.cancel()
         # That wakes the loop, too, which may be about to wait.
-        self._loop.call_soon_threadsafe(self._loop.call_later, CANCEL_AGAIN, self._awaited.cancel)
+        self._loop.call_soon_threadsafe(self._cancel_later, self._awaited, FURTHER)
         return True
+
+    def _cancel_later(self, task, times):
+        if times and not task.done():
+            self._loop.call_later(CANCEL_AGAIN, self._cancel_again, task, times)
+
+    def _cancel_again(self, task, times):
+        task.cancel()
+        self._cancel_later(task, times - 1)
 
     def close(self):
         """End the loop and what still waits in it."""

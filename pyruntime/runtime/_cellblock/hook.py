@@ -42,8 +42,9 @@ THREADS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
 class Hook:
     """Records writes outside the allowed roots; refuses them when told to."""
 
-    def __init__(self, origins):
+    def __init__(self, origins, dropped):
         self._origins = origins
+        self._dropped = dropped  # called with each exception that Python drops
         self._roots = ()
         self._denied = ()
         self._refusal = REFUSED
@@ -54,7 +55,7 @@ class Hook:
     def install(self):
         """From here on; a hook cannot be taken away again."""
         events, writing, see, network, look = EVENTS, WRITING, self._see, self._connect, self._look
-        creating, origins = os.O_CREAT, self._origins
+        creating, origins, dropped = os.O_CREAT, self._origins, self._dropped
         adopt = origins.adopt
 
         def hook(event, args):
@@ -72,6 +73,8 @@ class Hook:
                 look(args[0])
             elif event in THREADS:
                 adopt(args[0])
+            elif event == "sys.unraisablehook":
+                dropped(args[1].exc_value)
 
         sys.addaudithook(hook)
 

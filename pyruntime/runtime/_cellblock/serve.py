@@ -11,6 +11,7 @@ from . import api, codec, prelude, show, source, streams
 from .ask import Asker
 from .calls import Calls
 from .cell import NOTHING
+from .dropped import Dropped
 from .errors import closed, yield_of
 from .hook import Hook
 from .space import Space, place_directory
@@ -79,7 +80,8 @@ class Worker:
         self.wire = Wire(fd)
         self.origins = streams.Origins()
         self.stdin, self.stdout, self.stderr = streams.install(self.origins)
-        self.hook = Hook(self.origins)
+        self.dropped = Dropped(self)
+        self.hook = Hook(self.origins, self.dropped.see)
         self.calls = Calls(self)
         self.asker = Asker(self.calls.sync)
         api.install(self.calls)
@@ -88,6 +90,7 @@ class Worker:
         self.running = None  # id of the request whose code runs
         self.coming = None  # id of the request whose code will run next
         self.stopped = None  # the request whose interrupt has come before its code began
+        self.raised = None  # the exception that an interrupt of the running code became
         self.owed = []  # interrupts of it that another thread has read, not answered
         self.ending = _thread.allocate_lock()  # held while running changes to None
         self.hold = 0  # the main thread does what an interrupt must not break off
@@ -379,7 +382,7 @@ class Worker:
         finally:
             self.hold += 1
             with self.ending:
-                self.running = self.coming = None
+                self.running = self.coming = self.raised = None
             self._settle_owed(False)
             self.hold -= 1
             handler = _signal.getsignal(_signal.SIGINT)
@@ -414,7 +417,8 @@ class Worker:
             self.stopped = None
             self._settle_owed(True)
             if not self.space.runner.cancel_awaited(sys._getframe()):
-                raise KeyboardInterrupt
+                self.raised = KeyboardInterrupt()
+                raise self.raised
 
     def _settle_owed(self, hit):
         """Answer interrupts that another thread has read."""
@@ -508,6 +512,7 @@ def main(fd):
     """Serve one session on fd until the host has gone."""
     worker = Worker(fd)
     worker.hook.install()
+    worker.dropped.install()
     try:
         worker.serve()
     except Closed:
