@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"cellblock/kernel"
@@ -36,9 +37,21 @@ func TestCasesThroughAServer(t *testing.T) {
 	cmd.Env = append(os.Environ(), throughVariable+"=serve")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("%v\n%s", err, out)
+		t.Errorf("%v\n%s", err, failed(string(out)))
 	}
 	contains(t, "control: the sessions are a server's", string(out), "--- PASS: TestThroughAServer")
+}
+
+// failed is what 'go test -v' printed without the lines of what ran and what passed.
+func failed(out string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(out) {
+		mark := strings.TrimSpace(line)
+		if !strings.HasPrefix(mark, "=== ") && !strings.HasPrefix(mark, "--- PASS") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
 }
 
 // TestThroughAServer is the control of TestCasesThroughAServer.
