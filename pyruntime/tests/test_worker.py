@@ -139,6 +139,36 @@ async def many():
             self.assertIs(self.host.wait_for_interrupt(self.host.interrupt(number))["value"], True)
             self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
 
+    def test_one_pipe_that_arrives_without_the_other_is_no_end_of_the_worker(self):
+        # Whichever number it took, which may be one of those that are closed to make room.
+        for free in (1, 2, 30):
+            self.host.cell("""
+import os, resource
+before = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (60, before[1]))
+kept = [os.open('/dev/null', os.O_RDONLY)]
+try:
+    while True:
+        kept.append(os.dup(0))
+except OSError:
+    pass
+os.close(%d)""" % free)
+            fds = self.host.fresh_pipes()
+            reply = self.host.request("run-block", fds=fds, code="1", pipes=True)
+            self.assertEqual(reply["error"]["type"], "NoDescriptors")
+            for fd in fds:
+                os.close(fd)
+            fds = self.host.fresh_pipes()
+            reply = self.host.cell("""
+for fd in kept:
+    if fd > 2 and fd != %d:
+        os.close(fd)
+resource.setrlimit(resource.RLIMIT_NOFILE, before)
+print('again')""" % free, fds=fds, pipes=True)
+            self.assertEqual((reply["status"], reply["stdout"]), ("ok", "again\n"), reply)
+            for fd in fds:
+                os.close(fd)
+
     def test_an_interrupt_that_a_finalizer_swallows_comes_again(self):
         for hook in ("", "sys.unraisablehook = lambda *_: None"):
             for then in ("while True: pass", "await asyncio.sleep(60)", "time.sleep(60)"):
