@@ -1,11 +1,13 @@
 package integration
 
 import (
-	"cellblock/kernel"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
+
+	"cellblock/kernel"
+	"cellblock/kernel/artefact"
 )
 
 // reply is the tool's result as a host reads it: decoded from JSON, so that the
@@ -38,6 +40,7 @@ type details struct {
 	TruncatedBytes int64                        `json:"truncatedBytes"`
 	ShapeHint      string                       `json:"shapeHint"`
 	FullOutputPath string                       `json:"fullOutputPath"`
+	Artefacts      []artefact.File              `json:"artefacts"`
 	SkErrors       map[string]string            `json:"skErrors"`
 	Session        string                       `json:"session"`
 	Generation     int                          `json:"generation"`

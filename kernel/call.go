@@ -199,7 +199,7 @@ func (s *Session) cell(ctx context.Context, w *worker, c Call, stop chan struct{
 		return s.failed(ToolError, err.Error(), nil)
 	}
 	notes := s.beforeCell(ctx, stop, number, c)
-	r := s.execute(ctx, w, c, number, limit, stop)
+	r := s.artefacts(func() Result { return s.execute(ctx, w, c, number, limit, stop) })
 	s.recordResult(w, number, r)
 	notes = append(notes, s.afterCell(ctx, stop, number, c, r)...)
 	r.Details.Notes = append(r.Details.Notes, notes...)

@@ -85,6 +85,10 @@ type Options struct {
 	// in which something differs from the host stays when its session ends.
 	Shadow string
 
+	// Artefacts has each result tell which files of the session directory its cell made
+	// and changed (Details.Artefacts). Each cell then costs two looks through the directory.
+	Artefacts bool
+
 	// KeepDefinitions keeps the source of the functions, classes, imports and plain
 	// constants that cells define. A new worker runs it, statement by statement,
 	// before its first call, whose reply tells what it has again (Details.Restored).

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"cellblock/kernel/artefact"
 	"cellblock/policy"
 )
 
@@ -74,6 +75,7 @@ type Details struct {
 	SkErrors       map[string]string `json:"skErrors,omitempty"`
 	ReloadSkills   map[string]string `json:"reload_skills,omitempty"`
 	Yielded        bool              `json:"yielded,omitempty"`
+	Artefacts      []artefact.File   `json:"artefacts,omitempty"` // when Options.Artefacts asks for them
 	Cell           int               `json:"cell,omitempty"`
 	Session        string            `json:"session"`
 	Generation     int               `json:"generation"`

@@ -61,6 +61,7 @@ func (f *sessionFlags) addCells(set *pflag.FlagSet) {
 	set.StringArrayVar(&f.Extensions, "extensions", nil, "directory of extensions (repeatable; default ~/.cellblock/extensions and .cellblock/extensions of the session)")
 	set.BoolVar(&f.noExtensions, "no-extensions", false, "load no extensions")
 	set.StringVar(&f.ExtensionPython, "ext-python", "", "interpreter of extensions (default the session's)")
+	set.BoolVar(&f.Artefacts, "artefacts", false, "tell with each cell which files of the session directory it made and changed")
 	set.IntVar(&f.MaxOutput, "max-output", kernel.DefaultMaxOutput, "output cap, in characters a stream")
 }
 

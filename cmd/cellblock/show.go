@@ -79,6 +79,9 @@ func (l *live) finish(r kernel.Result) {
 	for _, name := range slices.Sorted(maps.Keys(d.SkErrors)) {
 		c.say("skill %s: %s", name, d.SkErrors[name])
 	}
+	for _, a := range d.Artefacts {
+		c.say("artefact: %s (%s, %d bytes)", a.Path, a.Change, a.Bytes)
+	}
 	for _, note := range d.Notes {
 		c.say("note: %s", note)
 	}

@@ -135,6 +135,7 @@ type Options struct {
 	Tier         kernel.Tier         `json:"tier"`
 	Env          []string            `json:"env,omitempty"`
 	TimeZone     string              `json:"timeZone,omitempty"`
+	Artefacts    bool                `json:"artefacts,omitempty"`
 	HostUID      int                 `json:"hostUid,omitempty"`
 	HostGID      int                 `json:"hostGid,omitempty"`
 	Rego         string              `json:"rego,omitempty"`
@@ -156,7 +157,7 @@ type Options struct {
 func FromKernel(o kernel.Options, audit string) Options {
 	out := Options{Python: o.PythonBin, CellTimeout: o.CellTimeout, StartTimeout: o.StartTimeout, MaxOutput: o.MaxOutput,
 		OnTimeout: o.OnTimeout, Mode: o.Mode, Profile: o.Profile, Policy: o.Policy, Limits: o.Limits, Net: o.Net, Tier: o.Tier,
-		Env: o.Env, TimeZone: o.TimeZone, HostUID: o.HostUID, HostGID: o.HostGID, Rego: o.Rego, State: o.State,
+		Env: o.Env, TimeZone: o.TimeZone, Artefacts: o.Artefacts, HostUID: o.HostUID, HostGID: o.HostGID, Rego: o.Rego, State: o.State,
 		Runtime: o.Runtime, Shadow: o.Shadow, Audit: audit, AuditSync: o.AuditSync,
 		Extensions: o.Extensions, ExtensionPython: o.ExtensionPython, ExtensionLimits: o.ExtensionLimits, ExtensionLogs: o.ExtensionLogs}
 	if o.Policy != nil {
@@ -172,7 +173,7 @@ func FromKernel(o kernel.Options, audit string) Options {
 func (o Options) Kernel() kernel.Options {
 	k := kernel.Options{PythonBin: o.Python, CellTimeout: o.CellTimeout, StartTimeout: o.StartTimeout, MaxOutput: o.MaxOutput,
 		OnTimeout: o.OnTimeout, Mode: o.Mode, Profile: o.Profile, Limits: o.Limits, Net: o.Net, Tier: o.Tier,
-		Env: o.Env, TimeZone: o.TimeZone, HostUID: o.HostUID, HostGID: o.HostGID, Rego: o.Rego, State: o.State,
+		Env: o.Env, TimeZone: o.TimeZone, Artefacts: o.Artefacts, HostUID: o.HostUID, HostGID: o.HostGID, Rego: o.Rego, State: o.State,
 		Runtime: o.Runtime, Shadow: o.Shadow, AuditSync: o.AuditSync,
 		Extensions: o.Extensions, ExtensionPython: o.ExtensionPython, ExtensionLimits: o.ExtensionLimits, ExtensionLogs: o.ExtensionLogs}
 	if o.Policy != nil {
