@@ -79,6 +79,9 @@ func TestConnectToAPort(t *testing.T) {
 	}
 	wrong := newDirIn(t, "/var/tmp") + "/tokens"
 	write(t, wrong, strings.Repeat("x", 40))
+	if err := os.Chmod(wrong, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	if o := command(t).run(append(at, "--token-file", wrong)...); o.code != 2 || !strings.Contains(o.stderr, "none of this server's") || strings.Contains(o.stderr, "xxx") {
 		t.Errorf("%+v", o)
 	}

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,12 @@ import (
 
 // probeTime bounds what is run to find an interpreter behind a script.
 const probeTime = 5 * time.Second
+
+// Interpreter returns the path of the interpreter that PythonBin names, as sessions find
+// it, or what keeps it from being one.
+func (o Options) Interpreter() (string, error) {
+	return interpreter(cmp.Or(o.PythonBin, DefaultPython), o.SessionDir)
+}
 
 // interpreter finds the executable that PythonBin names: a path, a name on PATH, or
 // a virtual environment's directory. A script, such as a version chooser's shim,

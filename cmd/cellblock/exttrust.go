@@ -40,6 +40,9 @@ func newExtTrust(c *console) *cobra.Command {
 		for _, w := range warnings {
 			c.say("%v", w)
 		}
+		if len(trusted.Files) == 0 && !forget {
+			return &exitError{exitUsage, fmt.Errorf("ext trust: %s has no extension that could be trusted", named(trusted.Directory))}
+		}
 		if len(trusted.Files) == 0 {
 			fmt.Fprintf(c.out, "%s: no file is trusted\n", named(trusted.Directory))
 			return nil

@@ -49,6 +49,20 @@ func newRoot(c *console) *cobra.Command {
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			// Cobra's own succeeds for a command that there is not.
+			cmd.Run, cmd.RunE = nil, func(_ *cobra.Command, args []string) error {
+				about, left, err := root.Find(args)
+				if err != nil || len(left) > 0 {
+					return noCommand(root, args)
+				}
+				about.InitDefaultHelpFlag()
+				return about.Help()
+			}
+		}
+	}
 	pointToHelp(root)
 	return root
 }

@@ -83,7 +83,7 @@ func runCells(c *console, session cellSession, cells []string, asJSON bool) erro
 	defer c.questions.end()
 
 	worst := exitOK
-	for _, code := range cells {
+	for n, code := range cells {
 		call := kernel.Call{Code: code}
 		var result kernel.Result
 		if asJSON {
@@ -98,6 +98,9 @@ func runCells(c *console, session cellSession, cells []string, asJSON bool) erro
 			live.finish(result)
 		}
 		worst = max(worst, exitCode(result))
+		if n == 0 {
+			c.warnOfExtensions(session)
+		}
 		if stop.asked() {
 			break
 		}
@@ -106,6 +109,19 @@ func runCells(c *console, session cellSession, cells []string, asJSON bool) erro
 		return &exitError{code: worst}
 	}
 	return nil
+}
+
+// warnOfExtensions tells which extensions are not used, and why. The first cell has waited
+// until that was known.
+func (c *console) warnOfExtensions(session cellSession) {
+	s, ours := session.(*kernel.Session)
+	if !ours {
+		return // it is the server's operator who loads them
+	}
+	_, warnings := s.Extensions(context.Background())
+	for _, w := range warnings {
+		c.say("%v", w)
+	}
 }
 
 // exitCode is the code that one cell's result asks for.

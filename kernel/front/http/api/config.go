@@ -118,6 +118,17 @@ func (b Bounds) Check() error {
 	return nil
 }
 
+// maxSocket is what a Unix socket's address has room for, in bytes: unix(7).
+const maxSocket = 107
+
+// CheckSocket says when a path is too long for a Unix socket.
+func CheckSocket(path string) error {
+	if len(path) > maxSocket {
+		return fmt.Errorf("socket %s: a path of a Unix socket has at most %d bytes, and this one %d", path, maxSocket, len(path))
+	}
+	return nil
+}
+
 // Options are those of kernel.Options that an operator sets for all sessions.
 type Options struct {
 	Python       string              `json:"python,omitempty"`

@@ -60,6 +60,9 @@ func New(address, token string) (*Client, error) {
 			return nil, fmt.Errorf("server %s: asks for a token on its port", address)
 		}
 	case strings.Contains(address, "/"):
+		if err := api.CheckSocket(address); err != nil {
+			return nil, fmt.Errorf("server: %w", err)
+		}
 		c.base = "http://cellblock"
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", address)

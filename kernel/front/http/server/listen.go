@@ -105,6 +105,9 @@ func listenLoopback(text string) (net.Listener, error) {
 // listenUnix makes a socket at path, with the lock beside it that says that its server
 // lives. A socket that a killed server left is removed; one that answers never is.
 func listenUnix(path string, shared bool) (net.Listener, *os.File, error) {
+	if err := api.CheckSocket(path); err != nil {
+		return nil, nil, err
+	}
 	if err := ownDirectory(filepath.Dir(path), shared); err != nil {
 		return nil, nil, fmt.Errorf("socket %s: %w", path, err)
 	}

@@ -139,6 +139,8 @@ func TestServersThatCannotBe(t *testing.T) {
 		{"a socket above the sessions", func(c *api.Config) { c.Socket = filepath.Join(dir, "sock") }, "directory of its own"},
 		{"no such profile", func(c *api.Config) { c.Session.Profile = "nope" }, "nope"},
 		{"a limit that no interpreter starts with", func(c *api.Config) { c.Session.Limits.MemoryBytes = 1 }, "memory"},
+		{"no such interpreter", func(c *api.Config) { c.Session.Python = "/no/such/python" }, "/no/such/python"},
+		{"a path that is too long for a socket", func(c *api.Config) { c.Socket = dir + strings.Repeat("/long", 20) }, "at most 107 bytes"},
 		{"activation without sockets", func(c *api.Config) { c.Activated = true }, "LISTEN_FDS"},
 	} {
 		config := api.Config{Socket: filepath.Join(dir, "s", "sock"), TokenFile: tokenFile, Roots: []api.Root{{Path: root}}, Bounds: api.DefaultBounds(),

@@ -172,7 +172,8 @@ func (s *Server) checkSessions() error {
 		return err
 	}
 	s.limits = compiled.Limits
-	return nil
+	_, err = o.Interpreter()
+	return err
 }
 
 // Addresses are where the server is reached.
