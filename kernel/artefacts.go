@@ -20,15 +20,15 @@ func (s *Session) artefacts(run func() Result) Result {
 	}
 	type begun struct {
 		watch *artefact.Watch
-		state artefact.State
 		err   error
 	}
 	before, ok := inTime(func() begun {
-		w, err := artefact.Open(s.dir)
-		if err != nil {
-			return begun{err: err}
+		w, err := artefact.Begin(s.dir)
+		return begun{w, err}
+	}, func(late begun) {
+		if late.err == nil {
+			late.watch.Close()
 		}
-		return begun{watch: w, state: w.Begin()}
 	})
 	r := run()
 	switch {
@@ -45,9 +45,9 @@ func (s *Session) artefacts(run func() Result) Result {
 	}
 	after, ok := inTime(func() ended {
 		defer before.watch.Close()
-		files, notes := before.watch.End(before.state)
+		files, notes := before.watch.End()
 		return ended{files, notes}
-	})
+	}, func(ended) {})
 	if !ok {
 		after.notes = []string{noAnswer}
 	}
@@ -56,16 +56,18 @@ func (s *Session) artefacts(run func() Result) Result {
 	return r
 }
 
-// inTime has do done and waits for it, but not for longer than lookTime.
-func inTime[T any](do func() T) (result T, ok bool) {
+// inTime has do done and waits for it, but not for longer than lookTime; late gets what
+// comes after that.
+func inTime[T any](do func() T, late func(T)) (result T, ok bool) {
 	done := make(chan T, 1)
 	go func() { done <- do() }()
-	late := time.NewTimer(lookTime)
-	defer late.Stop()
+	over := time.NewTimer(lookTime)
+	defer over.Stop()
 	select {
 	case result = <-done:
 		return result, true
-	case <-late.C:
+	case <-over.C:
+		go func() { late(<-done) }()
 		return result, false
 	}
 }

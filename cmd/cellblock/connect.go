@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"golang.org/x/sys/unix"
 
 	"cellblock/kernel"
 	"cellblock/kernel/front/http/api"
@@ -160,19 +158,11 @@ const maxTokenFile = 64 << 10
 // readToken reads the token in a file: the last word of its first line that is none of
 // comment, as the server's own file has it.
 func readToken(path string) (string, error) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := api.OpenTokens(path)
 	if err != nil {
-		return "", fmt.Errorf("token file: %w", err)
+		return "", err
 	}
 	defer f.Close()
-	switch info, err := f.Stat(); {
-	case err != nil:
-		return "", fmt.Errorf("token file: %w", err)
-	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("token file %s: is no regular file", path)
-	case info.Mode().Perm()&0o077 != 0:
-		return "", fmt.Errorf("token file %s: others may read or change it (mode %04o): chmod 600 it, and have a new token made", path, info.Mode().Perm())
-	}
 	text, err := io.ReadAll(io.LimitReader(f, maxTokenFile))
 	if err != nil {
 		return "", fmt.Errorf("token file: %w", err)

@@ -42,16 +42,14 @@ func newRoot(c *console) *cobra.Command {
 		newVersion(c), newMan(c),
 	)
 	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
 	for _, cmd := range root.Commands() {
-		if cmd.Name() == "completion" {
+		switch cmd.Name() {
+		case "completion":
 			// Cobra's own prints help and succeeds for a shell that it does not know.
 			cmd.Args = noCommand
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-		}
-	}
-	root.InitDefaultHelpCmd()
-	for _, cmd := range root.Commands() {
-		if cmd.Name() == "help" {
+		case "help":
 			// Cobra's own succeeds for a command that there is not.
 			cmd.Run, cmd.RunE = nil, func(_ *cobra.Command, args []string) error {
 				about, left, err := root.Find(args)

@@ -1,12 +1,11 @@
 // Package artefact tells which files a cell has made or changed in its session
 // directory.
 //
-//	watch, err := artefact.Open(dir)
+//	watch, err := artefact.Begin(dir)
 //	if err != nil { … }
 //	defer watch.Close()
-//	before := watch.Begin()
 //	// … the cell runs …
-//	files, notes := watch.End(before)
+//	files, notes := watch.End()
 //
 // A file counts when its inode, its size or its change time (st_ctime, which no program
 // can set; inode(7)) differs, so that other content of equal length is found, and a time of
@@ -51,16 +50,31 @@ type File struct {
 	Change string `json:"change"` // created or changed
 }
 
-// Watch is one session directory.
-type Watch struct{ dir int }
+// Watch is one session directory while one cell runs.
+type Watch struct {
+	dir    int
+	before state
+}
 
-// Open begins with a directory, which may later be renamed.
-func Open(path string) (*Watch, error) {
+// Begin takes down what is there; the directory may later be renamed. Whatever is written
+// after it returns gets another time.
+func Begin(path string) (*Watch, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "artefacts: open", Path: path, Err: err}
 	}
-	return &Watch{dir: fd}, nil
+	w := &Watch{dir: fd}
+	w.before = w.look()
+	// Linux takes change times from a clock that moves once in a tick, 1 to 10 ms (before
+	// 6.13, and on some file systems after it).
+	for range 20 {
+		var now unix.Timespec
+		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil || now.Nano() > w.before.newest.Nano() {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return w, nil
 }
 
 // Close gives the directory back.
@@ -73,38 +87,23 @@ type stamp struct {
 	ctime unix.Timespec
 }
 
-// State is what has been found in the directory.
-type State struct {
+// state is what has been found in the directory.
+type state struct {
 	files  map[string]stamp
 	newest unix.Timespec // of the change times
 	more   bool          // there is more than was looked at
 	closed int           // directories that the session has closed to the launcher
 }
 
-// Begin takes down what is there. Whatever is written after it returns gets another time.
-func (w *Watch) Begin() State {
-	s := w.look()
-	// Linux takes change times from a clock that moves once in a tick, 1 to 10 ms (before
-	// 6.13, and on some file systems after it).
-	for range 20 {
-		var now unix.Timespec
-		if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &now); err != nil || now.Nano() > s.newest.Nano() {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return s
-}
-
-// End lists what is new or other than before, by name, and says in notes what it cannot
-// tell.
-func (w *Watch) End(before State) (files []File, notes []string) {
-	return w.look().since(before)
+// End lists what is new or other than at the beginning, by name, and says in notes what it
+// cannot tell.
+func (w *Watch) End() (files []File, notes []string) {
+	return w.look().since(w.before)
 }
 
 // look follows nothing and opens directories alone, so that nothing in them can hold it up.
-func (w *Watch) look() State {
-	s := State{files: map[string]stamp{}}
+func (w *Watch) look() state {
+	s := state{files: map[string]stamp{}}
 	left := MaxEntries
 	if fd, err := openDir(w.dir, "."); err == nil {
 		s.directory(fd, "", 0, &left)
@@ -114,7 +113,7 @@ func (w *Watch) look() State {
 	return s
 }
 
-func (s *State) directory(fd int, at string, depth int, left *int) {
+func (s *state) directory(fd int, at string, depth int, left *int) {
 	dir := os.NewFile(uintptr(fd), "directory")
 	defer dir.Close()
 	for {
@@ -133,7 +132,7 @@ func (s *State) directory(fd int, at string, depth int, left *int) {
 	}
 }
 
-func (s *State) entry(fd int, at, name string, depth int, left *int) {
+func (s *state) entry(fd int, at, name string, depth int, left *int) {
 	var stat unix.Stat_t
 	if err := unix.Fstatat(fd, name, &stat, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return // it has gone meanwhile
@@ -173,7 +172,7 @@ func openDir(at int, name string) (int, error) {
 	}
 }
 
-func (s State) since(before State) (files []File, notes []string) {
+func (s state) since(before state) (files []File, notes []string) {
 	for path, now := range s.files {
 		old, was := before.files[path]
 		switch {

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"cellblock/kernel/front/http/api"
 )
 
 // maxTokens bounds the file of tokens, in bytes; minToken is what takes too long to
@@ -38,22 +40,17 @@ func readTokens(path string) (tokens, error) {
 	fail := func(why string, args ...any) (tokens, error) {
 		return nil, fmt.Errorf("token file %s: %w", path, fmt.Errorf(why, args...))
 	}
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	f, err := api.OpenTokens(path)
 	if err != nil {
-		return nil, fmt.Errorf("token file: %w", err)
+		return nil, err
 	}
 	defer f.Close()
 	var stat unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &stat); err != nil {
 		return fail("%w", err)
 	}
-	switch {
-	case stat.Mode&unix.S_IFMT != unix.S_IFREG:
-		return fail("is no regular file")
-	case int(stat.Uid) != os.Geteuid() && stat.Uid != 0:
+	if int(stat.Uid) != os.Geteuid() && stat.Uid != 0 {
 		return fail("belongs to user %d; it must belong to this server's (%d) or to root", stat.Uid, os.Geteuid())
-	case stat.Mode&0o077 != 0:
-		return fail("others may read or change it (mode %04o): chmod 600 it, and make new tokens", stat.Mode&0o7777)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, maxTokens+1))
 	if err != nil {
