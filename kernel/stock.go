@@ -41,6 +41,7 @@ type Stock struct {
 	mu     sync.Mutex
 	closed bool
 	kinds  map[string]*kind
+	giving int // workers on their way to a session, for which making waits
 	stats  StockStats
 	change chan struct{} // closed and made anew when a worker was made or could not be
 }
@@ -247,7 +248,7 @@ func (st *Stock) poke() {
 }
 
 // take returns a worker for a session with its directory attached, or nil when the
-// session has to start one.
+// session has to start one. Who gets one calls given when it is ready, or has failed.
 func (st *Stock) take(s *Session) *worker {
 	if st == nil {
 		return nil
@@ -276,7 +277,18 @@ func (st *Stock) take(s *Session) *worker {
 			st.failed(nil, fmt.Errorf("stock: worker for %s: %w", s.name, err))
 		}
 		st.drop(w)
+		st.given()
 	}
+}
+
+// given ends the wait of making for a worker that take has returned. Filling up while a
+// session waits for its worker would take that session's processor: handing out took
+// three times as long so.
+func (st *Stock) given() {
+	st.mu.Lock()
+	st.giving--
+	st.mu.Unlock()
+	st.poke()
 }
 
 // pop takes the oldest worker of a kind that still runs.
@@ -286,7 +298,6 @@ func (st *Stock) pop(key string, model *Session) *worker {
 	if st.closed {
 		return nil
 	}
-	defer st.poke()
 	k := st.kind(key, model)
 	k.quiet = 0
 	for len(k.ready) > 0 {
@@ -299,11 +310,13 @@ func (st *Stock) pop(key string, model *Session) *worker {
 			if len(k.ready) == 0 {
 				k.want = min(k.want+1, st.options.Max)
 			}
+			st.giving++
 			return w
 		}
 	}
 	k.want = min(k.want+1, st.options.Max)
 	st.stats.Missed++
+	st.poke()
 	return nil
 }
 
@@ -445,9 +458,12 @@ func (st *Stock) makeOf(ctx context.Context, k *kind) (*worker, int64, error) {
 	return w, size, nil
 }
 
-// missing is the kind that lacks most workers of those that memory allows; the caller
-// holds the lock.
+// missing is the kind that lacks most workers of those that memory allows, and none while
+// a session waits for its own; the caller holds the lock.
 func (st *Stock) missing() *kind {
+	if st.giving > 0 {
+		return nil
+	}
 	var found *kind
 	most := 0
 	var bytes, count int64

@@ -311,6 +311,26 @@ func TestStockIsNotOlderThanTheHost(t *testing.T) {
 	}
 }
 
+// TestStockWaitsForHandingOut: while a session waits for its worker none is made, and
+// afterwards what was given is made up for.
+func TestStockWaitsForHandingOut(t *testing.T) {
+	st := newStocked(t, StockOptions{Max: 1}, Options{})
+	st.prepare(t)
+	w := st.take(open(t, st.options(t, "a")))
+	if w == nil {
+		t.Fatalf("no worker: %+v", st.Stats())
+	}
+	defer w.discard()
+	if st.makeOne(t.Context()) {
+		t.Error("one is made while another is on its way")
+	}
+	st.given()
+	st.prepare(t)
+	if got := st.Stats(); got.Made != 2 || got.Given != 1 {
+		t.Errorf("%+v", got)
+	}
+}
+
 // TestStockStaysInItsBudget: without memory for a worker none is kept.
 func TestStockStaysInItsBudget(t *testing.T) {
 	st := newStocked(t, StockOptions{Budget: 1 << 20}, Options{})

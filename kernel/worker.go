@@ -59,6 +59,7 @@ var errGone = errors.New("the worker has gone")
 func startWorker(ctx context.Context, s *Session, generation int) (*worker, error) {
 	if w := s.opts.Stock.take(s); w != nil {
 		err := w.begin(ctx, s, generation, time.Now(), s.opts.StartTimeout/stockShare)
+		s.opts.Stock.given()
 		if err == nil {
 			return w, nil
 		}

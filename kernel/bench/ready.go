@@ -65,7 +65,7 @@ for end in ends: os.close(end)`
 func (b *bench) ready(ctx context.Context) (*Row, error) {
 	r := &Row{Name: "ready", Work: "a session's interpreter is ready, in its jail, from a launcher that runs", Unit: "ms"}
 	const fork, fresh, start, both = "fork of a warm interpreter, no jail", "cellblock, enforce, started afresh", "cellblock, enforce, from stock: start", "cellblock, enforce, from stock: open and start"
-	stock, open, err := b.stocked(2)
+	stock, open, err := b.stocked(1)
 	if err != nil {
 		return nil, err
 	}
