@@ -341,7 +341,7 @@ func (o *soaked) begun(code string, limit time.Duration) (<-chan kernel.Result, 
 
 const (
 	runsOn   = "import time\nopen('up', 'w').close()\nwhile True: time.sleep(0.005)"
-	swallows = "import time\nopen('up', 'w').close()\nwhile True:\n    try:\n        while True: time.sleep(0.005)\n    except BaseException: pass"
+	swallows = "import time\nwhile True:\n    try:\n        open('up', 'w').close()\n        while True: time.sleep(0.005)\n    except BaseException: pass"
 )
 
 // closedWhileItRuns ends the session under a cell.
