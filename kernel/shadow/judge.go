@@ -49,6 +49,14 @@ func (l *Layer) conflict(c Change, seen *carried) string {
 
 // underneath says how the host has changed below a change since the layer was born.
 func (l *Layer) underneath(c Change, seen *carried) string {
+	why := l.changed(c, seen)
+	if _, setBack := l.old(); why != "" && setBack {
+		why += ", or shortly before: the machine's clock has been set back since"
+	}
+	return why
+}
+
+func (l *Layer) changed(c Change, seen *carried) string {
 	if c.was == nil {
 		return l.absent(c, seen)
 	}
@@ -98,7 +106,8 @@ func (l *Layer) absent(c Change, seen *carried) string {
 // untouched reports whether nobody but a commit of this layer has changed a file of
 // the host since the layer was born.
 func (l *Layer) untouched(i *identity, seen *carried) bool {
-	return time.Unix(0, i.ctime).Before(l.Born) || seen.left(i)
+	before, _ := l.old()
+	return time.Unix(0, i.ctime).Before(before) || seen.left(i)
 }
 
 // treeUntouched looks whether all that lies in a directory of the host is as it was

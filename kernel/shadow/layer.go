@@ -34,8 +34,9 @@ type Refusal struct {
 type Meta struct {
 	Version   int       `json:"version"`
 	Session   string    `json:"session"`
-	Directory string    `json:"directory"` // of the session
-	Born      time.Time `json:"born"`      // by the clock of the file system
+	Directory string    `json:"directory"`       // of the session
+	Born      time.Time `json:"born"`            // by the clock of the file system
+	Since     *Moment   `json:"since,omitempty"` // just before; nil in layers that do not say so
 	Trees     []Tree    `json:"trees"`
 	Refused   []Refusal `json:"refused,omitempty"`
 	// Owner is who owns the session directory: what a session of root's has made
@@ -106,6 +107,11 @@ func (l *Layer) fill(covers []string) (err error) {
 		}
 		l.Trees = append(l.Trees, tree)
 	}
+	since, err := moment()
+	if err != nil {
+		return err
+	}
+	l.Since = &since
 	if l.Born, err = l.tick(); err != nil {
 		return err
 	}
