@@ -85,10 +85,25 @@ class Calls(WorkerTest):
     def test_a_handler_gets_arguments_and_context(self):
         worker = self.start('''
             def f(arguments, context):
-                return [arguments, context.session_id, context.workspace, context.purpose, context.scope, context.deadline, context.identity.cell]
+                return [arguments, context.session_id, context.workspace, context.purpose, context.scope, round(context.deadline), context.identity.cell]
             cellblock.register(cellblock.Extension(name="x", tools=[f]))
             ''')
         self.assertEqual(worker.call("f", {"b": 1, "a": 2}, deadline=5)["value"], [{"b": 1, "a": 2}, "s1", "/srv/s1", "interactive", "s1.1.3", 5, 3])
+
+    def test_a_deadline_outlasts_the_wall_clock(self):
+        worker = self.start('''
+            import time
+            def f(arguments, context):
+                before, real = context.remaining(), time.time
+                time.time = lambda: real() + 3600  # the clock is set forth
+                try:
+                    return [before - context.remaining() < 5, abs(context.deadline - time.time() - before) < 5, before]
+                finally:
+                    time.time = real
+            cellblock.register(cellblock.Extension(name="x", tools=[f]))
+            ''')
+        kept, told, before = worker.call("f", {}, deadline=time.time() + 100)["value"]
+        self.assertTrue(kept and told and 50 < before <= 100, (kept, told, before))
 
     def test_a_context_expires_with_its_call(self):
         worker = self.start('''

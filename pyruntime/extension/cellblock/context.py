@@ -57,12 +57,13 @@ class Context:
     """One call's context. Whoever uses it after the call has returned gets
     ContextExpired, other threads included."""
 
-    __slots__ = ("_identity", "_deadline", "_call", "_live", "_cancelled", "_callbacks", "_host")
+    __slots__ = ("_identity", "_ends", "_call", "_live", "_cancelled", "_callbacks", "_host")
 
     def __init__(self, identity, call, deadline=None):
         self._identity = identity if isinstance(identity, Identity) else Identity(identity)
         self._call = call
-        self._deadline = deadline
+        # Kept by the clock that nobody sets: the host counts by it, too.
+        self._ends = None if deadline is None else time.monotonic() + deadline - time.time()
         self._live = True
         self._cancelled = False
         self._callbacks = []
@@ -79,7 +80,7 @@ class Context:
     workspace = property(lambda self: self.identity.workspace, doc="the session's directory")
     scope = property(lambda self: self.identity.scope, doc="the id of the execution scope in which the call began")
     host = property(lambda self: self._checked()._host, doc="the host's tools: a Host")
-    deadline = property(lambda self: self._checked()._deadline, doc="when the call is cancelled, in seconds as time.time() counts; None for never")
+    deadline = property(lambda self: self._deadline(), doc="when the call is cancelled, in seconds as time.time() counts now; None for never")
     cancelled = property(lambda self: self._checked()._cancelled, doc="whether the call was cancelled")
 
     def on_cancel(self, callback):
@@ -93,4 +94,9 @@ class Context:
 
     def remaining(self):
         """Seconds until the deadline, at least 0; None for no deadline."""
-        return None if self.deadline is None else max(0.0, self.deadline - time.time())
+        ends = self._checked()._ends
+        return None if ends is None else max(0.0, ends - time.monotonic())
+
+    def _deadline(self):
+        ends = self._checked()._ends
+        return None if ends is None else time.time() + ends - time.monotonic()
