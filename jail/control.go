@@ -65,9 +65,16 @@ func (c *control) send(kind plan.Kind, body []byte, fds []int) error {
 	return nil
 }
 
-// receive reads one message and the descriptor that came with it, or -1.
+// receive reads one message and the descriptor that came with it, or -1. There is none
+// with an error, which can come between the parts of a message.
 func (c *control) receive() (kind plan.Kind, body []byte, fd int, err error) {
 	fd = -1
+	defer func() {
+		if err != nil && fd >= 0 {
+			unix.Close(fd)
+			fd = -1
+		}
+	}()
 	header := make([]byte, plan.HeaderSize)
 	if err = c.fill(header, &fd); err != nil {
 		return

@@ -100,7 +100,7 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
-	body, _, err := s.expect(plan.KindWitnessed)
+	body, err := s.expectBody(plan.KindWitnessed)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (s *starting) listen() error {
 	if !observed {
 		return nil
 	}
-	body, _, err := s.expect(plan.KindListener)
+	body, err := s.expectBody(plan.KindListener)
 	if err != nil {
 		return err
 	}
@@ -330,21 +330,34 @@ func (s *starting) expect(kind plan.Kind) (body []byte, fd int, err error) {
 	if err != nil {
 		return nil, -1, s.orFailure(err)
 	}
+	if got != kind && fd >= 0 {
+		syscall.Close(fd)
+	}
 	if got == plan.KindFailed {
 		return nil, -1, s.failure(body)
 	}
 	if got != kind {
-		if fd >= 0 {
-			syscall.Close(fd)
-		}
 		return nil, -1, fmt.Errorf("jail stage: message %q, want %q: rebuild launcher and stage together", got, kind)
 	}
 	return body, fd, nil
 }
 
+// expectBody is expect for a message that carries no descriptor.
+func (s *starting) expectBody(kind plan.Kind) ([]byte, error) {
+	body, fd, err := s.expect(kind)
+	if fd >= 0 {
+		syscall.Close(fd)
+	}
+	return body, err
+}
+
 // orFailure looks for the stage's own word on why its end is gone.
 func (s *starting) orFailure(err error) error {
-	if kind, body, _, e := s.control.receive(); e == nil && kind == plan.KindFailed {
+	kind, body, fd, e := s.control.receive()
+	if fd >= 0 {
+		syscall.Close(fd)
+	}
+	if e == nil && kind == plan.KindFailed {
 		return s.failure(body)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) {
