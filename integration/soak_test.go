@@ -74,10 +74,15 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	failures, err := os.Create(room + "/stock.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer failures.Close()
 	launchers := map[int]bool{os.Getpid(): true}
 	before, files, threads := leftovers(t, room, launchers), openFiles(t), runtime.NumGoroutine()
 	heap := heapNow()
-	if s.stock, err = kernel.OpenStock(kernel.StockOptions{Sessions: room + "/sessions", Max: 4}); err != nil {
+	if s.stock, err = kernel.OpenStock(kernel.StockOptions{Sessions: room + "/sessions", Max: 4, Log: failures}); err != nil {
 		t.Fatal(err)
 	}
 	start := time.Now()
@@ -103,7 +108,8 @@ func TestSoak(t *testing.T) {
 	t.Logf("%d sessions with %d calls in %v; %d workers of stock were given out, %d sessions found none, %d had none; %v",
 		done.Load(), s.calls.Load(), time.Since(start).Round(time.Second), stats.Given, stats.Missed, stats.Unfit, s.counts())
 	if stats.Failed > 0 {
-		t.Errorf("stock: %d workers could not be made or given out: %s", stats.Failed, stats.Why)
+		said, _ := os.ReadFile(failures.Name())
+		t.Errorf("stock: %d workers could not be made or given out:\n%s", stats.Failed, said)
 	}
 
 	if more := grown(func() []string { return openFiles(t) }, files); more != nil {

@@ -75,6 +75,13 @@ def main(paths):
                     problems.append("%s, %s: %s under enforce: %s" % (name, user, attempt, said["enforce"].get(attempt, "no session")))
             if not said["outside"]:
                 problems.append("%s, %s: no control" % (name, user))
+            clock = dict(line.split(": ", 1) for line in found.get((user, "said-clock"), []) if ": " in line)
+            for jump, how in clock.items():
+                print("    clock set: %-28s %s" % (jump, how))
+                if how != "kept":
+                    problems.append("%s, %s: clock set: %s: %s" % (name, user, jump, how))
+            if len(clock) < 8:
+                problems.append("%s, %s: the clock was set only for %s" % (name, user, found.get((user, "said-clock"))))
             for mode in MODES[1:]:
                 if not said[mode]:
                     lines = " ".join(found.get((user, "said-" + mode), []))
