@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/google/jsonschema-go/jsonschema"
 )
@@ -105,8 +106,18 @@ func newEntry(owner string, t Tool) (*entry, error) {
 	if len(t.Schema) == 0 {
 		return e, nil
 	}
+	var err error
+	if owner == BuiltIn {
+		e.schema, err = builtInSchema(string(t.Schema))
+	} else {
+		e.schema, err = compileSchema(t.Schema)
+	}
+	return e, err
+}
+
+func compileSchema(text json.RawMessage) (*jsonschema.Resolved, error) {
 	var schema jsonschema.Schema
-	if err := json.Unmarshal(t.Schema, &schema); err != nil {
+	if err := json.Unmarshal(text, &schema); err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
 	if schema.Type != "" && schema.Type != "object" {
@@ -116,8 +127,22 @@ func newEntry(owner string, t Tool) (*entry, error) {
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	e.schema = resolved
-	return e, nil
+	return resolved, nil
+}
+
+// builtInSchemas are compiled once: every session has them, and compiling them was a third
+// of opening one.
+var builtInSchemas sync.Map // text -> *jsonschema.Resolved
+
+func builtInSchema(text string) (*jsonschema.Resolved, error) {
+	if known, ok := builtInSchemas.Load(text); ok {
+		return known.(*jsonschema.Resolved), nil
+	}
+	made, err := compileSchema(json.RawMessage(text))
+	if err == nil {
+		builtInSchemas.Store(text, made)
+	}
+	return made, err
 }
 
 // mismatch says what keeps the arguments from being the tool's; empty for nothing.
