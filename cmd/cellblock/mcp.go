@@ -2,10 +2,10 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/signal"
 	"syscall"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/spf13/cobra"
 
 	"cellblock/kernel"
@@ -18,7 +18,8 @@ func newMCP(c *console) *cobra.Command {
 		Use:   "mcp",
 		Short: "Serve the python tool to an MCP client on standard input and output",
 		Long: `Serve one session to one client of the Model Context Protocol, on standard
-input and output. Cells have pipes of their own and share neither.`,
+input and output. Cells have pipes of their own and share neither. A line that is no
+message is answered with a JSON-RPC error, and the session goes on.`,
 		Args: atMost(0),
 	}
 	flags.addCells(cmd.Flags())
@@ -36,7 +37,7 @@ input and output. Cells have pipes of their own and share neither.`,
 		if own, ok := session.(*kernel.Session); ok {
 			description = own.Description(ctx)
 		}
-		err = mcp.Serve(ctx, session, versionText(), description, &sdk.StdioTransport{})
+		err = mcp.Serve(ctx, session, versionText(), description, mcp.Lines(os.Stdin, os.Stdout))
 		if ctx.Err() != nil {
 			return nil // asked to end
 		}

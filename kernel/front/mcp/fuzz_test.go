@@ -4,26 +4,26 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"cellblock/kernel"
 )
 
-// lines keeps what a server writes.
-type lines struct {
+// written keeps what a server writes.
+type written struct {
 	mu sync.Mutex
 	b  bytes.Buffer
 }
 
-func (l *lines) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Write(p) }
-func (l *lines) Close() error                { return nil }
+func (l *written) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
 
 // FuzzServe: whatever a client sends, the server ends with the client, writes nothing but
 // JSON-RPC, and a call that comes through is one of the tool's.
@@ -55,8 +55,8 @@ func FuzzServe(f *testing.F) {
 			}
 			return kernel.Result{Content: []kernel.Content{{Type: "text", Text: "done"}}}
 		}, "test", "a description")
-		out := &lines{}
-		_ = server.Run(ctx, &sdk.IOTransport{Reader: io.NopCloser(strings.NewReader(sent)), Writer: out}) // what a client sends may end it
+		out := &written{}
+		_ = server.Run(ctx, Lines(strings.NewReader(sent), out)) // what a client sends may end it
 		if ctx.Err() != nil {
 			t.Fatalf("%q: the server goes on after its client", sent)
 		}

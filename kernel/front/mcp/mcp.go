@@ -1,6 +1,6 @@
 // Package mcp offers a session's python tool over the Model Context Protocol.
 //
-//	err := mcp.Serve(ctx, session, version, kernel.ToolDescription(options), &sdk.StdioTransport{})
+//	err := mcp.Serve(ctx, session, version, kernel.ToolDescription(options), mcp.Lines(os.Stdin, os.Stdout))
 //	handler := mcp.Handler(ctx, session.Call, version, description) // streamable HTTP
 //
 // # Limitations

@@ -33,14 +33,19 @@ type connection struct {
 	served chan error
 }
 
-func connect(t *testing.T, progress func(string)) *connection {
+func newDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "cellblock-test-")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	session, err := kernel.Open(kernel.Options{SessionDir: dir, PythonBin: "/usr/bin/python3"})
+	return dir
+}
+
+func connect(t *testing.T, progress func(string)) *connection {
+	t.Helper()
+	session, err := kernel.Open(kernel.Options{SessionDir: newDir(t), PythonBin: "/usr/bin/python3"})
 	if err != nil {
 		t.Fatal(err)
 	}
