@@ -49,14 +49,14 @@ func (l *Layer) conflict(c Change, seen *carried) string {
 
 // underneath says how the host has changed below a change since the layer was born.
 func (l *Layer) underneath(c Change, seen *carried) string {
-	why := l.changed(c, seen)
+	why := l.hostChanged(c, seen)
 	if _, setBack := l.old(); why != "" && setBack {
 		why += ", or shortly before: the machine's clock has been set back since"
 	}
 	return why
 }
 
-func (l *Layer) changed(c Change, seen *carried) string {
+func (l *Layer) hostChanged(c Change, seen *carried) string {
 	if c.was == nil {
 		return l.absent(c, seen)
 	}
