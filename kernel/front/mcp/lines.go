@@ -7,14 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// withoutBatches is the first version of the protocol that has none.
-const withoutBatches = "2025-06-18"
+// withBatches are the versions of the protocol that have them; what else a client asks for
+// becomes a later one.
+var withBatches = []string{"2024-11-05", "2025-03-26"}
 
 // Lines is a transport of one message a line. A line that is no message is answered with
 // a JSON-RPC error and passed over: a client's stray line must not cost the session its
@@ -103,7 +105,7 @@ func (l *stream) wrong(line []byte) (code int64, why string) {
 			ProtocolVersion string `json:"protocolVersion"`
 		}
 		if r.Method == "initialize" && json.Unmarshal(r.Params, &asked) == nil {
-			l.many = asked.ProtocolVersion < withoutBatches
+			l.many = slices.Contains(withBatches, asked.ProtocolVersion)
 		}
 	}
 	return 0, ""

@@ -86,11 +86,11 @@ func TestLastLine(t *testing.T) {
 	}
 }
 
-// TestBatchesOfOldClients: the one version of the protocol that has batches gets them.
+// TestBatchesOfOldClients: the versions of the protocol that have batches get them.
 func TestBatchesOfOldClients(t *testing.T) {
 	s := &stream{in: bufio.NewReader(strings.NewReader("")), out: io.Discard}
 	batch := `[{"jsonrpc":"2.0","id":3,"method":"ping"},{"jsonrpc":"2.0","id":4,"method":"ping"}]`
-	for version, want := range map[string]int64{"2025-03-26": 0, "2025-06-18": -32600} {
+	for version, want := range map[string]int64{"": -32600, "1": -32600, "2024-11-05": 0, "2025-06-18": -32600, "9999-01-01": -32600, "2025-03-26": 0} {
 		if code, why := s.wrong([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"` + version + `"}}`)); code != 0 {
 			t.Fatal(why)
 		}
@@ -98,7 +98,8 @@ func TestBatchesOfOldClients(t *testing.T) {
 			t.Errorf("%s: %d %s", version, code, why)
 		}
 	}
-	if code, _ := s.wrong([]byte(strings.ReplaceAll(batch, "4", "3"))); code != -32600 {
-		t.Error("two of one id")
+	s.many = true
+	if code, why := s.wrong([]byte(strings.ReplaceAll(batch, "4", "3"))); code != -32600 || !strings.Contains(why, "one id") {
+		t.Errorf("two of one id: %d %s", code, why)
 	}
 }
