@@ -282,8 +282,8 @@ func (st *Stock) take(s *Session) *worker {
 }
 
 // given ends the wait of making for a worker that take has returned. Filling up while a
-// session waits for its worker would take that session's processor: handing out took
-// three times as long so.
+// session waits for its worker would take that session's processor: on two of them handing
+// out took a quarter longer so.
 func (st *Stock) given() {
 	st.mu.Lock()
 	st.giving--
