@@ -17,9 +17,9 @@ def jump(by):
     time.clock_settime(time.CLOCK_REALTIME, time.time() + by)
 
 
-def session(*more, **options):
-    return subprocess.Popen(command + ["cellblock", "run", "--json", "--session", room, "--python", "/usr/bin/python3"] + list(more),
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=dict(os.environ, **state), **options)
+def session(name, *more):
+    return subprocess.Popen(command + ["cellblock", name, "--session", room, "--python", "/usr/bin/python3"] + list(more),
+                            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1, env=dict(os.environ, **state))
 
 
 def during(by, code, *more):
@@ -28,7 +28,7 @@ def during(by, code, *more):
     up = room + "/up"
     if os.path.exists(up):
         os.remove(up)
-    running = session("-c", "import time\nopen('up', 'w').close()\n" + code, *more)
+    running = session("run", "--json", "-c", "import time\nopen('up', 'w').close()\n" + code, *more)
     until = time.monotonic() + 60
     while not os.path.exists(up):
         if running.poll() is not None or time.monotonic() > until:
@@ -85,8 +85,7 @@ def shadow():
 
 
 def repl(by):
-    running = subprocess.Popen(command + ["cellblock", "repl", "--session", room, "--python", "/usr/bin/python3"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True, bufsize=1, env=dict(os.environ, **state))
+    running = session("repl")
     try:
         running.stdin.write("a = 6\na\n")
         is_(running.stdout.readline(), "6\n")
