@@ -56,6 +56,13 @@ class Cells(unittest.TestCase):
         self.value("later = asyncio.ensure_future(asyncio.sleep(0, 'x'))")
         self.assertEqual(self.value("task = asyncio.create_task(asyncio.sleep(0, 'y'))\nawait later, await task"), "('x', 'y')")
 
+    def test_what_an_exception_left_in_the_loop_does_not_reach_the_next_cell(self):
+        self.value("import asyncio\ndef strike():\n    raise SystemExit(3)\nasync def f():\n    asyncio.get_running_loop().call_soon(strike)")
+        self.assertEqual(self.host.cell("await f()")["error"]["ename"], "SystemExit")
+        self.assertEqual(self.value("await asyncio.sleep(0.01, 'whole')"), "'whole'")
+        self.assertEqual(self.host.cell("asyncio.get_running_loop().stop(); await asyncio.sleep(60)")["error"]["ename"], "RuntimeError")
+        self.assertEqual(self.value("await asyncio.sleep(0.01, 'whole')"), "'whole'")
+
     def test_an_error_behind_an_await_shows_only_the_cell(self):
         text = self.host.cell("import asyncio\nasync def f():\n    await asyncio.sleep(0)\n    1 / 0\nawait f()")["error"]["traceback"]
         self.assertEqual([line for line in text.splitlines() if line.startswith("  File")],

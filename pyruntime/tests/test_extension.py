@@ -261,6 +261,31 @@ class Cancelling(WorkerTest):
                 self.assertTrue("error" in reply and reply["error"]["code"] == "cancelled" or tool == "asks", (tool, reply))
                 self.assertEqual(worker.call("fine")["value"], 1)
 
+    def test_what_an_exception_left_in_the_loop_does_not_reach_the_next_call(self):
+        worker = self.start('''
+            import asyncio, threading
+            def strike(): raise KeyboardInterrupt
+            async def struck():  # between the coroutine's end and the loop's
+                asyncio.get_running_loop().call_soon(strike)
+            async def stuck():
+                loop = asyncio.get_running_loop()
+                def run_forever():  # as if struck on the way out
+                    loop._thread_id = threading.get_ident()
+                    asyncio._set_running_loop(loop)
+                    raise KeyboardInterrupt
+                loop.run_forever = run_forever
+                return 2
+            async def turns(n: int):
+                for i in range(n): await asyncio.sleep(0)
+                return n
+            cellblock.register(cellblock.Extension(name="x", tools=[struck, stuck, turns]))
+            ''')
+        self.assertEqual(worker.call("struck")["error"]["type"], "KeyboardInterrupt")
+        self.assertEqual(worker.call("turns", {"n": 3}).get("value"), 3)
+        self.assertEqual(worker.call("stuck").get("value"), 2)
+        self.assertEqual(worker.call("turns", {"n": 3})["error"]["type"], "KeyboardInterrupt")
+        self.assertEqual(worker.call("turns", {"n": 3}).get("value"), 3)
+
     def test_a_call_that_waits_in_the_queue_is_cancelled_before_it_begins(self):
         worker = self.start(self.BODY)
         first = worker.send("call", extension="x", tool="spin", arguments={}, identity=IDENTITY)

@@ -96,12 +96,32 @@ class Lane(threading.Thread):
             if job.cancelled:
                 job.task.cancel()
         try:
-            return self.loop.run_until_complete(job.task)
+            return self._drive(job.task)
         except BaseException:
             if not job.task.done():
                 job.task.cancel()
-                self.loop.run_until_complete(asyncio.wait([job.task], timeout=1))
+                self._drive(self.loop.create_task(asyncio.wait([job.task], timeout=1)))
             raise
+        finally:
+            self._spare_loop()
+
+    def _drive(self, task):
+        """Run the loop until the task is done, and return its result."""
+        task.add_done_callback(lambda done: self.loop.stop())
+        # A run that an exception broke off may have left a call to stop() in the loop,
+        # which ends the next run early; so one run may be too few.
+        while not task.done():
+            self.loop.run_forever()
+        return task.result()
+
+    def _spare_loop(self):
+        """Give up a loop that was struck while it put itself away: it would for ever say
+        that it runs."""
+        if self.loop.is_running():
+            import asyncio
+
+            asyncio._set_running_loop(None)
+            self.loop = None
 
     def _report(self, job, err):
         if job.cancelled and not isinstance(err, Exception):
@@ -145,7 +165,7 @@ class Lane(threading.Thread):
                 self.hit = True
                 _raise_in(self.ident, KeyboardInterrupt)
             if task is not None:
-                self.loop.call_soon_threadsafe(task.cancel)
+                task.get_loop().call_soon_threadsafe(task.cancel)
             waiters = list(job.waiters)
         if not first:
             return

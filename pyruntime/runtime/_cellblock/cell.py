@@ -27,6 +27,7 @@ class Runner:
         self._flags = 0
         self._loop = None
         self._awaited = None  # the running cell's task
+        self._driven = None  # the task whose end stops the loop
         self._cancelled = False  # by an interrupt
 
     def flags(self):
@@ -114,7 +115,7 @@ class Runner:
         self._cancelled = False
         try:
             task = self._awaited = loop.create_task(coroutine)
-            return loop.run_until_complete(task)
+            return self._drive(task)
         except BaseException as err:
             if task is not None:
                 self._unwind(task)
@@ -123,6 +124,21 @@ class Runner:
             raise
         finally:
             self._awaited = None
+
+    def _drive(self, task):
+        """Run the loop until the task is done, and return its result. An exception out of
+        a callback may leave the loop with a call to stop it; run_until_complete would
+        then end early in a later cell."""
+        self._driven = task
+        task.add_done_callback(self._stop)
+        self._loop.run_forever()
+        if not task.done():
+            raise RuntimeError("Event loop stopped before the cell ended.")
+        return task.result()
+
+    def _stop(self, task):
+        if task is self._driven:
+            self._loop.stop()
 
     def _unwind(self, task):
         """End what an interrupt has hit: the cell must not run on."""
@@ -133,7 +149,7 @@ class Runner:
                 break
             task.cancel()
             try:
-                self._loop.run_until_complete(asyncio.wait([task], timeout=CANCEL_AGAIN))
+                self._drive(self._loop.create_task(asyncio.wait([task], timeout=CANCEL_AGAIN)))
             except BaseException:
                 pass
 
