@@ -17,6 +17,8 @@ type compiler struct {
 	slots int
 	// deferred are copied trees that wait for their place.
 	deferred []attached
+	// restricting is where the steps begin by which the stage gives everything up.
+	restricting int
 }
 
 // Compile turns an intent into the steps for a host with these features. It is
@@ -42,8 +44,12 @@ func Compile(spec Spec, host Features) (*plan.Plan, error) {
 	c.restrict()
 	c.witness()
 	c.plan.Worker = plan.Worker{Argv: spec.Argv, Env: spec.Env, Dir: spec.Dir}
-	c.stage(plan.Step{Op: plan.OpWorker, Path: spec.Argv[0],
-		Reason: "the worker is born from the restricted thread, in a session of its own, with its named descriptors and no others"})
+	if spec.Forked {
+		c.forked()
+	} else {
+		c.stage(plan.Step{Op: plan.OpWorker, Path: spec.Argv[0],
+			Reason: "the worker is born from the restricted thread, in a session of its own, with its named descriptors and no others"})
+	}
 	c.room()
 	if c.slots > maxSlots {
 		return nil, &SpecError{"mounts", strconv.Itoa(c.slots), "more than " + strconv.Itoa(maxSlots) + " trees to pass on: bind fewer paths"}

@@ -26,6 +26,7 @@ func (c *compiler) identity() {
 // capability, Landlock needs no_new_privs, and the filter refuses most of the
 // calls before it.
 func (c *compiler) restrict() {
+	c.restricting = len(c.plan.Steps)
 	c.rlimits()
 	c.stage(plan.Step{Op: plan.OpKeyring, Reason: "keys of the launcher's session stay out of reach"})
 	c.stage(plan.Step{Op: plan.OpOOM, Num: 500, Reason: "when the host runs out of memory the jail goes first"})
@@ -35,7 +36,9 @@ func (c *compiler) restrict() {
 	c.stage(plan.Step{Op: plan.OpNoNewPrivs, Reason: "no program can give rights: set-id bits and file capabilities mean nothing"})
 	c.stage(plan.Step{Op: plan.OpUndumpable, Reason: "the worker cannot read or trace its pid 1"})
 	c.landlock()
-	c.observe()
+	if !c.spec.Forked {
+		c.observe() // else nothing that runs here is to be told of
+	}
 	for i, program := range c.spec.Seccomp.Programs {
 		if c.host.Lacks(Seccomp) {
 			break
@@ -220,7 +223,7 @@ func (c *compiler) witness() {
 		}
 		check("routes", "routes", "", "no interface but lo leads anywhere", "lo")
 	}
-	if c.observed() {
+	if c.observed() && !c.spec.Forked {
 		check("told", "tell", toldPath, "the launcher is told of changes", "told")
 	}
 	if len(c.plan.Programs) > 0 {

@@ -35,6 +35,17 @@ var past = time.Unix(1, 0)
 // abort lets a pending receive or send fail at once.
 func (c *control) abort() { _ = c.file.SetDeadline(past) }
 
+// hungUp says whether the other end is gone.
+func (c *control) hungUp() bool {
+	gone := true // where it cannot be asked, it has been closed
+	_ = c.raw.Control(func(fd uintptr) {
+		look := []unix.PollFd{{Fd: int32(fd)}}
+		_, err := unix.Poll(look, 0)
+		gone = err == nil && look[0].Revents&(unix.POLLHUP|unix.POLLERR) != 0
+	})
+	return gone
+}
+
 func (c *control) close() { _ = c.file.Close() }
 
 // send writes one message; descriptors travel with its first byte.

@@ -52,7 +52,7 @@ func overlay(s plan.Step) (fd int, degraded []plan.Degradation, err error) {
 // is to have a layer does not start.
 func (s *starting) leftReadOnly() error {
 	covered, left := 0, ""
-	for i, c := range s.plan.Witness {
+	for i, c := range s.plan.Witness[:ownChecks(s.plan)] {
 		switch {
 		case c.Act != "shadowed":
 		case s.results[i].Got == "yes":

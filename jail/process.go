@@ -25,9 +25,12 @@ type Process struct {
 	control  *control
 	observer *observe.Listener
 	sockets  []*os.File
+	forked   *forked // nil for a worker that was executed
 	stage    int
 	worker   int // pid on the host
 	report   Report
+
+	endsForked chan ending // how a forked worker has ended
 
 	mu       sync.Mutex
 	stagefd  int
@@ -53,6 +56,15 @@ type Exit struct {
 	// Err is set when the jail ended without a word about the worker: its first
 	// process was killed from outside.
 	Err error
+}
+
+// of takes a wait status over.
+func (e *Exit) of(w syscall.WaitStatus) {
+	if w.Signaled() {
+		e.Signal = w.Signal()
+	} else {
+		e.Code = w.ExitStatus()
+	}
 }
 
 // Cause says it in words that a person understands.
@@ -92,7 +104,7 @@ type Report struct {
 
 // born makes the process of a start that went well.
 func (s *starting) born(workerfd int) (*Process, error) {
-	p := &Process{plan: s.plan, group: s.group, control: s.control, observer: s.listener, sockets: s.sockets, stage: s.pid, stagefd: s.pidfd, workerfd: workerfd,
+	p := &Process{plan: s.plan, group: s.group, control: s.control, observer: s.listener, sockets: s.sockets, forked: s.forked, stage: s.pid, stagefd: s.pidfd, workerfd: workerfd,
 		done: make(chan struct{})}
 	worker, err := pidOf(workerfd)
 	if err != nil {
@@ -110,6 +122,10 @@ func (s *starting) born(workerfd int) (*Process, error) {
 				p.report.Limits[i].By += " " + version
 			}
 		}
+	}
+	if p.forked != nil {
+		p.endsForked = make(chan ending, 1)
+		go p.watchForked()
 	}
 	go p.watch()
 	return p, nil
@@ -152,18 +168,19 @@ func (p *Process) watch() {
 		}
 		if status, err := plan.DecodeInt(body); kind == plan.KindEnded && err == nil {
 			ended = true
-			w := syscall.WaitStatus(status)
-			if w.Signaled() {
-				p.exit.Signal = w.Signal()
-			} else {
-				p.exit.Code = w.ExitStatus()
-			}
+			p.exit.of(syscall.WaitStatus(status))
 		}
 	}
 	// The stage is ending or dead; if it only closed its end, this makes it so.
 	p.Kill()
 	p.control.close()
 	waitPid(p.stage)
+	if p.forked != nil {
+		if e := <-p.endsForked; e.known {
+			ended = true
+			p.exit.of(e.status)
+		}
+	}
 	if p.observer != nil {
 		p.observer.Stop()
 	}

@@ -171,6 +171,10 @@ type Spec struct {
 	// is as it is elsewhere. Landlock allows changes in the whole room, so that only
 	// mounts refuse those beside the bind.
 	Room string
+	// Forked has the worker forked by a warm parent, StartOptions.Parent, instead of
+	// executed: it shares the parent's memory until it writes to it, and its address
+	// layout.
+	Forked bool
 	// Observe has the launcher told of the system calls that change files, execute
 	// programs and connect; see StartOptions.Told. It needs SeccompNotify.
 	Observe bool

@@ -33,8 +33,15 @@ type StartOptions struct {
 	Told func(observe.Event)
 	// Log gets a line for each degradation found at the start; nil for none.
 	Log io.Writer
+	// Parent forks the worker, where the plan wants that; ParentSource is the directory of
+	// its source as the worker sees it.
+	Parent       *Parent
+	ParentSource string
 	// stageEnv is added to the stage's environment by the fault test.
 	stageEnv []string
+	// failCall is the number of a forked worker's call, from 1, that the fault test has
+	// fail; 0 for none.
+	failCall int
 }
 
 // startTimeout ends a start that hangs; an ordinary one takes milliseconds.
@@ -49,6 +56,8 @@ type starting struct {
 	pid      int // of the stage
 	pidfd    int
 	listener *observe.Listener
+	ruleset  int // the stage's, for a worker that is forked
+	forked   *forked
 	sockets  []*os.File
 	degraded []plan.Degradation
 	results  []plan.Result
@@ -61,7 +70,15 @@ type starting struct {
 func Start(ctx context.Context, p *plan.Plan, opt StartOptions) (*Process, error) {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	s := &starting{plan: p, opt: opt, pidfd: -1}
+	if p.Forked != (opt.Parent != nil) {
+		return nil, errors.New("jail start: a plan with a forked worker goes with a warm parent, and no other does")
+	}
+	s := &starting{plan: p, opt: opt, pidfd: -1, ruleset: -1}
+	defer func() {
+		if s.ruleset >= 0 {
+			syscall.Close(s.ruleset)
+		}
+	}()
 	process, err := s.run(ctx)
 	if err != nil {
 		s.abandon()
@@ -97,6 +114,9 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if err := s.takeSockets(); err != nil {
 		return nil, err
 	}
+	if err := s.takeRuleset(); err != nil {
+		return nil, err
+	}
 	if err := s.listen(); err != nil {
 		return nil, err
 	}
@@ -107,7 +127,7 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if s.results, err = plan.DecodeResults(body); err != nil {
 		return nil, err
 	}
-	if err := s.judge(); err != nil {
+	if err := s.judge(0, ownChecks(s.plan)); err != nil {
 		return nil, err
 	}
 	if err := s.leftReadOnly(); err != nil {
@@ -119,6 +139,9 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if err := s.control.send(plan.KindGo, nil, nil); err != nil {
 		return nil, s.orFailure(err)
 	}
+	if s.plan.Forked {
+		return s.forkWorker(ctx)
+	}
 	_, worker, err := s.expect(plan.KindBorn)
 	if err != nil {
 		return nil, err
@@ -126,12 +149,35 @@ func (s *starting) run(ctx context.Context) (*Process, error) {
 	if worker < 0 {
 		return nil, ErrStageGone
 	}
+	s.tellDegraded()
+	return s.born(worker)
+}
+
+func (s *starting) tellDegraded() {
 	if s.opt.Log != nil {
 		for _, d := range s.degraded {
 			fmt.Fprintf(s.opt.Log, "jail degraded: %s: %s\n", d.Feature, d.Why)
 		}
 	}
-	return s.born(worker)
+}
+
+// takeRuleset receives the stage's ruleset of Landlock, by which a forked worker is to
+// restrict itself.
+func (s *starting) takeRuleset() error {
+	for _, st := range s.plan.StepsOf(plan.Fork) {
+		if st.Op != plan.OpLandlock {
+			continue
+		}
+		_, fd, err := s.expect(plan.KindRuleset)
+		if err != nil {
+			return err
+		}
+		if fd < 0 {
+			return ErrStageGone
+		}
+		s.ruleset = fd
+	}
+	return nil
 }
 
 // takeSockets receives the sockets that the stage makes in its network namespace.
@@ -400,15 +446,18 @@ func (s *starting) failure(body []byte) error {
 	return &StepError{step, cause}
 }
 
-// judge compares the witness's report with the plan: every check, in order,
-// with one of the wanted results.
-func (s *starting) judge() error {
-	for i, c := range s.plan.Witness {
+// judge compares the witness's report with the plan: every check of those from first to
+// end, in order, with one of the wanted results.
+func (s *starting) judge(first, end int) error {
+	for i, c := range s.plan.Witness[:end] {
+		if i < first {
+			continue
+		}
 		if i >= len(s.results) || s.results[i].Name != c.Name {
 			return &WitnessError{Check: c}
 		}
 		got := s.results[i].Got
-		if c.Act == "namespace" {
+		if c.Act == "namespace" && !c.Forked {
 			ours, err := os.Readlink("/proc/self/ns/" + c.Arg)
 			if err != nil {
 				return &WitnessError{Check: c, Got: err.Error()}
@@ -433,6 +482,15 @@ func (s *starting) judge() error {
 		}
 	}
 	return nil
+}
+
+// ownChecks is how many of the plan's checks the stage itself makes; they come first.
+func ownChecks(p *plan.Plan) int {
+	n := 0
+	for n < len(p.Witness) && !p.Witness[n].Forked {
+		n++
+	}
+	return n
 }
 
 // abandon ends whatever the failed start has made.

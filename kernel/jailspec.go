@@ -63,12 +63,14 @@ func (s *Session) jailTier() (func(context.Context, launch) (process, error), er
 		if s.stocked != "" {
 			spec = inStock(spec, s.stocked, s.dir)
 		}
+		spec.Forked = s.parent != nil
 		p, err := jail.Compile(spec, jail.Probe())
 		if err != nil {
 			return nil, err
 		}
 		started, err := jail.Start(ctx, p, jail.StartOptions{
-			Wire: l.wire, Stdout: l.stdout, Stderr: l.stderr, Log: s.opts.Log, Told: l.told})
+			Wire: l.wire, Stdout: l.stdout, Stderr: l.stderr, Log: s.opts.Log, Told: l.told,
+			Parent: s.parent, ParentSource: l.seen})
 		if err != nil {
 			return nil, err
 		}

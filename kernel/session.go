@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"cellblock/jail"
 	"cellblock/kernel/delegate"
 	"cellblock/kernel/host"
 	"cellblock/kernel/proxy"
@@ -41,6 +42,8 @@ type Session struct {
 	// stocked is the room in which a directory will be attached, of what stands for the
 	// sessions that get a worker from stock; empty for a session.
 	stocked string
+	// parent forks its workers; nil where they are executed.
+	parent *jail.Parent
 
 	inbound  []Inbound
 	forwards *proxy.Server // serves them; nil for none

@@ -19,8 +19,11 @@ import (
 // starts, with its directory attached, or starts afresh when there is none for it.
 //
 // A worker serves one session and ends with it; nothing is cleaned and used again. Each
-// has a jail of its own, with its own address layout, and shares nothing with others but
-// the files of the host: as a worker that was started afresh. It is for sessions that
+// has a jail of its own. One that was executed (WayExec) has its own address layout, too,
+// and shares nothing with others but the files of the host: as a worker that was started
+// afresh. One that was forked (WayFork) shares with all of its kind the memory of their
+// parent until either writes to it, its address layout, the seed of hashes and the
+// interpreter's cookies: who finds out one session's addresses knows the others'. It is for sessions that
 // differ from the one that it was made for in nothing but directory and name: policy,
 // profile, mode, limits, interpreter, environment and ids are those of its own jail. A
 // policy that says something of a place within the session directory, a tree of which
@@ -57,6 +60,9 @@ type StockOptions struct {
 	Min, Max int
 	// Budget bounds the memory of all idle workers, in bytes; default 512 MiB.
 	Budget int64
+	// Way is how workers are made; default WayExec. Sessions whose profile does not
+	// allow WayFork get executed ones.
+	Way StockWay
 	// Log gets a line when a worker could not be made or given out; nil for none.
 	Log io.Writer
 }
@@ -85,6 +91,9 @@ const (
 
 // OpenStock starts to keep workers. The error is an *OptionError.
 func OpenStock(o StockOptions) (*Stock, error) {
+	if o.Way == "" {
+		o.Way = WayExec
+	}
 	if o.Min == 0 {
 		o.Min = 1
 	}
@@ -99,6 +108,9 @@ func OpenStock(o StockOptions) (*Stock, error) {
 	}
 	if o.Min < 0 || o.Max < o.Min || o.Budget < 0 {
 		return wrong("min %d, max %d and budget %d: give numbers of which none is below zero, and a max that is not below min", o.Min, o.Max, o.Budget)
+	}
+	if o.Way != WayExec && o.Way != WayFork {
+		return wrong("way %q: want %q or %q", o.Way, WayExec, WayFork)
 	}
 	real, err := filepath.EvalSymlinks(o.Sessions)
 	if err == nil {
@@ -137,6 +149,7 @@ func (st *Stock) Close() error {
 	for _, k := range st.kinds {
 		all = append(all, k.ready...)
 		k.ready = nil
+		k.releaseParent()
 	}
 	st.mu.Unlock()
 	st.stop()
@@ -212,15 +225,17 @@ type kind struct {
 	want     int
 	quiet    int // ticks without demand
 	failures int
-	err      error     // of the last failure
-	rests    time.Time // until when nothing is tried
+	err      error      // of the last failure
+	rests    time.Time  // until when nothing is tried
+	parent   warm       // of workers that are forked
+	starting sync.Mutex // held while the parent is started
 }
 
 func (k *kind) bytes() (sum int64) {
 	for _, n := range k.sizes {
 		sum += n
 	}
-	return sum
+	return sum + k.parent.bytes
 }
 
 // remove takes a worker off the list; the caller holds the lock.
@@ -402,6 +417,7 @@ func (st *Stock) makeOne(ctx context.Context) bool {
 	if errors.Is(err, errStale) {
 		st.mu.Lock()
 		delete(st.kinds, k.key) // sessions have another one from now on
+		k.releaseParent()
 		for _, w := range k.ready {
 			if !st.closed {
 				st.dropLocked(w)
@@ -440,7 +456,11 @@ func (st *Stock) makeOf(ctx context.Context, k *kind) (*worker, int64, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, k.model.opts.StartTimeout)
 	defer cancel()
-	w, err := makeWorker(limited, k.model)
+	model, err := st.withParent(limited, k)
+	if err != nil {
+		return nil, 0, err
+	}
+	w, err := makeWorker(limited, model)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -514,6 +534,7 @@ func (st *Stock) letGo() {
 			st.dropLocked(w)
 		}
 		if gone {
+			k.releaseParent()
 			delete(st.kinds, key)
 		}
 	}

@@ -77,12 +77,21 @@ func (s stocked) started(t *testing.T, o Options) (*Session, bool) {
 	return session, session.Info().Stock
 }
 
+// inBothWays runs a test of a stock whose workers are executed, and of one whose are forked.
+func inBothWays(t *testing.T, test func(*testing.T, StockWay)) {
+	for _, way := range []StockWay{WayExec, WayFork} {
+		t.Run(string(way), func(t *testing.T) { test(t, way) })
+	}
+}
+
 // TestStock: sessions get workers that were ready, each its own, with nothing of
 // another in it, and the stock is filled again.
-func TestStock(t *testing.T) {
+func TestStock(t *testing.T) { inBothWays(t, testStock) }
+
+func testStock(t *testing.T, way StockWay) {
 	for _, mode := range []policy.Mode{policy.Report, policy.Enforce} {
 		t.Run(string(mode), func(t *testing.T) {
-			st := newStocked(t, StockOptions{Min: 2}, Options{Mode: mode})
+			st := newStocked(t, StockOptions{Way: way, Min: 2}, Options{Mode: mode})
 			st.prepare(t)
 			seen := map[int]bool{}
 			for _, name := range []string{"a", "b", "c"} {
@@ -212,8 +221,10 @@ func parsed(t *testing.T, text string) *policy.Document {
 
 // TestStockFailsClosed: a worker whose directory could not be attached serves nobody,
 // and its session starts one of its own.
-func TestStockFailsClosed(t *testing.T) {
-	st := newStocked(t, StockOptions{}, Options{})
+func TestStockFailsClosed(t *testing.T) { inBothWays(t, testStockFailsClosed) }
+
+func testStockFailsClosed(t *testing.T, way StockWay) {
+	st := newStocked(t, StockOptions{Way: way}, Options{})
 	for n := 1; n <= enter.Steps; n++ {
 		st.prepare(t)
 		failed := st.Stats().Failed
@@ -233,8 +244,10 @@ func TestStockFailsClosed(t *testing.T) {
 }
 
 // TestStockSparesTheDead: a worker that has ended while it was ready is not given out.
-func TestStockSparesTheDead(t *testing.T) {
-	st := newStocked(t, StockOptions{Min: 2}, Options{})
+func TestStockSparesTheDead(t *testing.T) { inBothWays(t, testStockSparesTheDead) }
+
+func testStockSparesTheDead(t *testing.T, way StockWay) {
+	st := newStocked(t, StockOptions{Way: way, Min: 2}, Options{})
 	st.prepare(t)
 	st.mu.Lock()
 	for _, k := range st.kinds {
@@ -254,8 +267,10 @@ func TestStockSparesTheDead(t *testing.T) {
 
 // TestStockSparesTheStopped: a worker that answers nothing costs its session time, and not
 // its start; what was wrong is told.
-func TestStockSparesTheStopped(t *testing.T) {
-	st := newStocked(t, StockOptions{Min: 1}, Options{StartTimeout: 3 * time.Second})
+func TestStockSparesTheStopped(t *testing.T) { inBothWays(t, testStockSparesTheStopped) }
+
+func testStockSparesTheStopped(t *testing.T, way StockWay) {
+	st := newStocked(t, StockOptions{Way: way, Min: 1}, Options{StartTimeout: 3 * time.Second})
 	st.prepare(t)
 	st.mu.Lock()
 	for _, k := range st.kinds {
@@ -278,10 +293,12 @@ func TestStockSparesTheStopped(t *testing.T) {
 // TestStockIsNotOlderThanTheHost: what is to be hidden and was not there when a worker
 // was made, or was another file, has no cover in its jail, so that its session starts
 // another one.
-func TestStockIsNotOlderThanTheHost(t *testing.T) {
+func TestStockIsNotOlderThanTheHost(t *testing.T) { inBothWays(t, testStockIsNotOlderThanTheHost) }
+
+func testStockIsNotOlderThanTheHost(t *testing.T, way StockWay) {
 	for name, before := range map[string]bool{"a new file": false, "another file": true} {
 		t.Run(name, func(t *testing.T) {
-			st := newStocked(t, StockOptions{Max: 1}, Options{})
+			st := newStocked(t, StockOptions{Way: way, Max: 1}, Options{})
 			secret := st.room + "-secret"
 			put := func(text string) {
 				t.Helper()
@@ -352,6 +369,7 @@ func TestStockOptions(t *testing.T) {
 		"the whole tree":  {Sessions: "/"},
 		"negative":        {Sessions: "/var/tmp", Min: -1},
 		"max below min":   {Sessions: "/var/tmp", Min: 3, Max: 2},
+		"another way":     {Sessions: "/var/tmp", Way: "spawn"},
 	} {
 		st, err := OpenStock(o)
 		if err == nil {
@@ -374,8 +392,10 @@ func TestStockOptions(t *testing.T) {
 
 // TestStockEnds: with its stock every worker that nobody has ends, and a session keeps
 // the one that it has.
-func TestStockEnds(t *testing.T) {
-	st := newStocked(t, StockOptions{Min: 3}, Options{})
+func TestStockEnds(t *testing.T) { inBothWays(t, testStockEnds) }
+
+func testStockEnds(t *testing.T, way StockWay) {
+	st := newStocked(t, StockOptions{Way: way, Min: 3}, Options{})
 	st.prepare(t)
 	s, ready := st.started(t, st.options(t, "a"))
 	if !ready {

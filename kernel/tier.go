@@ -24,6 +24,7 @@ type launch struct {
 	stderr       *os.File
 	temp         string
 	source       string   // directory of the worker's source, in temp or elsewhere
+	seen         string   // the same as the worker sees it
 	needless     []string // absent paths that are to be denied, and that nobody can make
 	interpreter  string
 	skillRoots   []string

@@ -175,7 +175,7 @@ func makeWorker(ctx context.Context, s *Session) (made *worker, err error) {
 	defer ends[1].Close()
 	w.proc, err = s.start(ctx, launch{
 		argv: pyruntime.Command(python, seen, wireNumber), env: s.environment(), dir: s.dir, source: source,
-		wire: theirs, stdout: ends[0], stderr: ends[1], temp: temp.path, needless: temp.needless,
+		wire: theirs, stdout: ends[0], stderr: ends[1], seen: seen, temp: temp.path, needless: temp.needless,
 		interpreter: python, skillRoots: s.opts.SkillRoots, startTimeout: s.opts.StartTimeout, told: w.watch.told, outlet: w.outlet,
 	})
 	if err != nil {

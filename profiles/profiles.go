@@ -49,6 +49,9 @@ type Profile struct {
 	Description string     `json:"description"`
 	Seccomp     Calls      `json:"seccomp"`
 	Optional    []Optional `json:"optional"`
+	// Fork says why workers kept ready may be forked from a common parent, whose address
+	// layout they then share; empty where they may not.
+	Fork string `json:"fork,omitempty"`
 }
 
 // Calls names the profile of system calls, one of SeccompNames.

@@ -18,7 +18,7 @@ import (
 	"sync"
 )
 
-//go:embed runtime/boot.py runtime/_cellblock/*.py
+//go:embed runtime/boot.py runtime/parent.py runtime/_cellblock/*.py
 var embedded embed.FS
 
 // Package is the directory of modules beside boot.py.
@@ -45,4 +45,12 @@ func WriteTo(dir string) error { return workerSource.writeTo(dir) }
 // UTF-8 whatever the locale says (PEP 540).
 func Command(python, dir string, fd int) []string {
 	return []string{python, "-I", "-B", "-X", "utf8", filepath.Join(dir, "boot.py"), strconv.Itoa(fd)}
+}
+
+// ParentCommand starts a warm parent, from which workers are forked: python is the
+// interpreter, dir where WriteTo put the source, fd the number of its control's
+// descriptor. Without site directories (-S), since it is in no jail; its workers look at
+// theirs. The rest is as in Command.
+func ParentCommand(python, dir string, fd int) []string {
+	return []string{python, "-I", "-S", "-B", "-X", "utf8", filepath.Join(dir, "parent.py"), strconv.Itoa(fd)}
 }

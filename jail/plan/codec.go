@@ -122,6 +122,7 @@ func (w *writer) plan(p *Plan) {
 	w.int(int64(p.IDs.OuterUID))
 	w.int(int64(p.IDs.OuterGID))
 	w.bool(p.SwitchIDs)
+	w.bool(p.Forked)
 	w.uint(p.Namespaces)
 	w.uint(uint64(len(p.Steps)))
 	for i := range p.Steps {
@@ -141,6 +142,7 @@ func (w *writer) plan(p *Plan) {
 		w.str(c.Arg)
 		w.strs(c.Want)
 		w.str(c.Reason)
+		w.bool(c.Forked)
 	}
 	w.strs(p.Worker.Argv)
 	w.strs(p.Worker.Env)
@@ -275,6 +277,7 @@ func (r *reader) plan(p *Plan) {
 	p.SpecDigest = r.str()
 	p.IDs = IDs{InnerUID: int(r.int()), InnerGID: int(r.int()), OuterUID: int(r.int()), OuterGID: int(r.int())}
 	p.SwitchIDs = r.bool()
+	p.Forked = r.bool()
 	p.Namespaces = r.uint()
 	if n := r.len(16); n > 0 {
 		p.Steps = make([]Step, n)
@@ -291,10 +294,10 @@ func (r *reader) plan(p *Plan) {
 		}
 	}
 	p.Observer = r.program()
-	if n := r.len(5); n > 0 {
+	if n := r.len(6); n > 0 {
 		p.Witness = make([]Check, n)
 		for i := range p.Witness {
-			p.Witness[i] = Check{Name: r.str(), Act: r.str(), Arg: r.str(), Want: r.strs(), Reason: r.str()}
+			p.Witness[i] = Check{Name: r.str(), Act: r.str(), Arg: r.str(), Want: r.strs(), Reason: r.str(), Forked: r.bool()}
 		}
 	}
 	p.Worker = Worker{Argv: r.strs(), Env: r.strs(), Dir: r.str()}

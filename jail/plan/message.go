@@ -6,13 +6,14 @@ package plan
 //
 //	stage → launcher   Failed{step, call, errno}           and the stage ends
 //	stage → launcher   Socket, with the socket         for each socket of the plan
-//	stage → launcher   Listener{descriptor}            where the plan observes
+//	stage → launcher   Ruleset, with Landlock's        where the worker is forked
+//	stage → launcher   Listener{descriptor}            where the plan observes the stage
 //	stage → launcher   Witnessed{results}
 //	launcher → stage   Go                                  or it closes
-//	stage → launcher   Born{pid}, with a pidfd             or Failed
+//	stage → launcher   Born{pid}, with a pidfd             or Failed; Born{0} where it adopts
 //	launcher → stage   Socket{address family}             any number of times
 //	stage → launcher   Socket, with a new TCP socket of the jail's network
-//	stage → launcher   Ended{wait status}                  and the stage ends
+//	stage → launcher   Ended{wait status}                  and the stage ends; unless it adopted
 //
 // A socket belongs to the network namespace it was made in: by those that it asks for,
 // the launcher connects within the jail's.
@@ -28,6 +29,7 @@ const (
 	KindPlan      Kind = 'P'
 	KindFailed    Kind = 'F'
 	KindSocket    Kind = 'S'
+	KindRuleset   Kind = 'R'
 	KindListener  Kind = 'L'
 	KindWitnessed Kind = 'W'
 	KindGo        Kind = 'G'

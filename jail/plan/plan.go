@@ -2,7 +2,7 @@ package plan
 
 // Version is the version of the plan's layout. Stage and launcher come from one
 // build and refuse to talk when it differs.
-const Version = 4
+const Version = 5
 
 // Side says which process carries out a step.
 type Side string
@@ -13,6 +13,9 @@ const (
 	// Stage is the child: pid 1 of the jail until the worker is born, and its
 	// reaper afterwards.
 	Stage Side = "stage"
+	// Fork is the worker that a warm parent forks, where the plan has OpFork: it goes
+	// by these steps itself, as the launcher tells it to, before any foreign code.
+	Fork Side = "fork"
 )
 
 // Op is the operation of a step. The stage has one function for each.
@@ -26,6 +29,8 @@ const (
 	OpRoom Op = "room"
 	// OpSpawn clones the stage into the namespaces in Names.
 	OpSpawn Op = "spawn"
+	// OpFork has a warm parent fork the worker.
+	OpFork Op = "fork"
 )
 
 // Operations of either side.
@@ -41,6 +46,16 @@ const (
 	// made the launcher keeps a read-only copy, and the stage leaves what is there,
 	// which must be read-only: the witness tells.
 	OpOverlay Op = "overlay"
+)
+
+// Operations of the worker that is forked, beside those of the stage from OpRlimit to
+// OpWitness.
+const (
+	// OpJoin enters the namespaces of the stage and takes the ids of Plan.IDs.
+	OpJoin Op = "join"
+	// OpDumpable gives the worker's files in proc to its own user again, which changing
+	// ids has taken (prctl(2), PR_SET_DUMPABLE).
+	OpDumpable Op = "dumpable"
 )
 
 // Operations of the stage.
@@ -107,6 +122,8 @@ const (
 	OpWitness Op = "witness"
 	// OpWorker starts Plan.Worker.
 	OpWorker Op = "worker"
+	// OpAdopt stays as pid 1 of a worker that is not the stage's child.
+	OpAdopt Op = "adopt"
 )
 
 // IDMap says whose files belong to the jail's id in an id-mapped copy.
@@ -190,6 +207,9 @@ type Check struct {
 	// Want lists the results that pass: names of errnos or a value.
 	Want   []string `json:"want"`
 	Reason string   `json:"reason"`
+	// Forked is tried by the worker that a warm parent has forked, or looked for there
+	// by the launcher, and not by the stage.
+	Forked bool `json:"forked,omitempty"`
 }
 
 // Degradation is a protection that this host cannot give and that the spec
@@ -226,6 +246,8 @@ type Plan struct {
 	// SwitchIDs is set where the launcher is privileged and the stage leaves
 	// its id for IDs.Outer.
 	SwitchIDs bool `json:"switchIds"`
+	// Forked has the worker forked by a warm parent; see OpFork.
+	Forked bool `json:"forked,omitempty"`
 	// Namespaces are the CLONE_NEW* flags of the spawn step.
 	Namespaces uint64 `json:"namespaces"`
 	Steps      []Step `json:"steps"`

@@ -127,6 +127,12 @@ func (s *stage) landlock(st *plan.Step) error {
 			return err
 		}
 	}
+	if s.plan.Forked {
+		// The worker is to restrict itself by the same one.
+		if err := s.pass(plan.KindRuleset, nil, ruleset); err != nil {
+			return err
+		}
+	}
 	return callAll("landlock_restrict_self", unix.SYS_LANDLOCK_RESTRICT_SELF, uintptr(ruleset), 0, 0, 0, 0)
 }
 

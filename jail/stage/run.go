@@ -81,6 +81,7 @@ var steps = map[plan.Op]func(*stage, *plan.Step) error{
 	plan.OpSeccomp:    (*stage).seccomp,
 	plan.OpWitness:    (*stage).witness,
 	plan.OpWorker:     (*stage).worker,
+	plan.OpAdopt:      (*stage).adopt,
 }
 
 // receive closes what was inherited by mistake, then reads the plan and the

@@ -14,10 +14,12 @@ import (
 // worker is born from, reports, and waits for the launcher's decision. The
 // stage decides nothing: it may be the part that is broken.
 func (s *stage) witness(*plan.Step) error {
-	results := make([]plan.Result, len(s.plan.Witness))
+	var results []plan.Result
 	status := readFile("/proc/thread-self/status")
-	for i, c := range s.plan.Witness {
-		results[i] = plan.Result{Name: c.Name, Got: try(c, status)}
+	for _, c := range s.plan.Witness {
+		if !c.Forked {
+			results = append(results, plan.Result{Name: c.Name, Got: try(c, status)})
+		}
 	}
 	if err := s.send(plan.KindWitnessed, plan.EncodeResults(results)); err != nil {
 		return err

@@ -7,12 +7,12 @@ import traceback
 from .codec import clean, name_of, value_of
 
 HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
-BOOT = os.path.dirname(HERE.rstrip("/")) + "/boot.py"
+FIRST = tuple(os.path.dirname(HERE.rstrip("/")) + name for name in ("/boot.py", "/parent.py"))
 MAX_TRACEBACK = 200_000  # characters
 
 
 def _ours(filename):
-    return filename.startswith(HERE) or filename == BOOT
+    return filename.startswith(HERE) or filename in FIRST
 
 
 def _without_us(err, seen):

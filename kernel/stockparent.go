@@ -1,0 +1,112 @@
+package kernel
+
+import (
+	"context"
+	"fmt"
+
+	"cellblock/jail"
+	"cellblock/pyruntime"
+)
+
+// StockWay is how a stock's workers are made.
+type StockWay string
+
+const (
+	// WayExec executes an interpreter for each: it has an address layout of its own.
+	WayExec StockWay = "exec"
+	// WayFork forks them from a warm interpreter, one for each kind of session, which is
+	// quicker and shares memory. It runs outside of any jail, without capabilities, and
+	// imports the interpreter's standard library alone; what it forks is confined, and
+	// witnessed, before site directories are looked at.
+	WayFork StockWay = "fork"
+)
+
+// warm is a kind's parent, which is started with the first worker.
+type warm struct {
+	*jail.Parent
+	temp  *tempDir // where its source is, when none is kept
+	bytes int64
+}
+
+// withParent is the model by which a kind's next worker is made: itself, or with the
+// kind's parent. The stock's makers may ask for it at the same time.
+func (st *Stock) withParent(ctx context.Context, k *kind) (*Session, error) {
+	profile, _, err := k.model.profileOf()
+	if err != nil || st.options.Way != WayFork || profile.Fork == "" {
+		return k.model, err
+	}
+	k.starting.Lock()
+	defer k.starting.Unlock()
+	st.mu.Lock()
+	now := k.parent
+	st.mu.Unlock()
+	if now.Parent != nil {
+		select {
+		case <-now.Done():
+			st.mu.Lock()
+			k.releaseParent()
+			st.mu.Unlock()
+			now = warm{}
+		default:
+		}
+	}
+	if now.Parent == nil {
+		if now, err = startWarm(ctx, k.model); err != nil {
+			return nil, err
+		}
+		st.mu.Lock()
+		k.parent = now
+		if st.closed || st.kinds[k.key] != k {
+			k.releaseParent()
+		}
+		st.mu.Unlock()
+	}
+	model, err := k.model.forkedBy(now.Parent)
+	return model, err
+}
+
+// forkedBy is a model whose workers a parent forks.
+func (s *Session) forkedBy(p *jail.Parent) (*Session, error) {
+	model := &Session{opts: s.opts, name: s.name, dir: s.dir, home: s.home, policy: s.policy, digest: s.digest, stocked: s.stocked, parent: p}
+	var err error
+	model.start, err = model.jailTier()
+	return model, err
+}
+
+// startWarm starts a parent for sessions like a model.
+func startWarm(ctx context.Context, s *Session) (warm, error) {
+	python, err := interpreter(s.opts.PythonBin, s.dir)
+	if err != nil {
+		return warm{}, err
+	}
+	temp, err := newTempDir()
+	if err != nil {
+		return warm{}, err
+	}
+	source, err := runtimeDir(s.opts.Runtime, python, s.dir, temp.path)
+	if err != nil {
+		temp.remove()
+		return warm{}, err
+	}
+	const shown = "/proc/self/fd/4" // by number, so that no worker learns its name
+	p, err := jail.StartParent(ctx, jail.ParentOptions{Argv: pyruntime.ParentCommand(python, shown, wireNumber), Env: s.environment(), Source: source})
+	if err != nil {
+		temp.remove()
+		return warm{}, fmt.Errorf("way fork: %w", err)
+	}
+	w := warm{Parent: p, temp: temp, bytes: expectedBytes}
+	if size, err := pssOf(p.Pid()); err == nil {
+		w.bytes = size
+	}
+	return w, nil
+}
+
+// releaseParent lets a kind's parent go when its workers have; the caller holds the
+// stock's lock.
+func (k *kind) releaseParent() {
+	if k.parent.Parent != nil {
+		k.parent.Release()
+		k.parent.temp.remove()
+	}
+	k.parent = warm{}
+}

@@ -1,0 +1,239 @@
+"""A warm interpreter that forks workers, and what a forked one does until it is one.
+
+The launcher asks by lines of JSON; see PROTOCOL of package jail's Parent. This process
+runs no foreign code, ever, and has one thread. A child goes by the launcher's list of
+system calls until it is confined, and only then becomes a worker.
+"""
+
+import base64
+import ctypes
+import errno
+import fcntl
+import gc
+import importlib
+import json
+import os
+import pkgutil
+import select
+import signal
+import socket
+import sys
+
+_CONTROL, _CONVERSATION, _KEPT = 3, 4, 7  # descriptors of a child below _KEPT are its own
+_WARM = ("ast", "asyncio", "collections.abc", "contextlib", "dataclasses", "datetime", "enum", "functools", "inspect", "io",
+         "itertools", "linecache", "math", "pathlib", "random", "re", "shutil", "site", "string", "subprocess", "tempfile", "textwrap",
+         "threading", "time", "traceback", "typing", "urllib.parse")
+_MAX_LINE = 16 << 20  # bytes of one line of the launcher's
+
+
+class _Lines:
+    """Lines of JSON over a stream socket, and the descriptors that come with them."""
+
+    def __init__(self, sock):
+        self.sock = sock
+        self.buffer = b""
+        self.fds = []
+
+    def receive(self):
+        """The next message and its descriptors; None at the end."""
+        while b"\n" not in self.buffer:
+            room = socket.CMSG_SPACE(16 * 4)
+            data, ancillary, _, _ = self.sock.recvmsg(1 << 16, room, socket.MSG_CMSG_CLOEXEC)
+            for level, kind, body in ancillary:
+                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                    self.fds += memoryview(body[: len(body) & ~3]).cast("i")
+            if not data or len(self.buffer) > _MAX_LINE:
+                return None, []
+            self.buffer += data
+        line, _, self.buffer = self.buffer.partition(b"\n")
+        fds, self.fds = self.fds, []
+        return json.loads(line), fds
+
+    def send(self, message):
+        self.sock.sendall(json.dumps(message).encode() + b"\n")
+
+
+class _Parent:
+    def __init__(self, fd):
+        self.lines = _Lines(socket.socket(fileno=fd))
+        self.woken, waking = socket.socketpair()
+        self.woken.setblocking(False)
+        waking.setblocking(False)
+        self.waking = waking
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+
+    def serve(self):
+        """Fork and tell of ends until the launcher has gone. None: this is a child."""
+        self.lines.send({"ready": True})
+        ready = select.poll()
+        ready.register(self.lines.sock, select.POLLIN)
+        ready.register(self.woken, select.POLLIN)
+        while True:
+            for fd, _ in ready.poll():
+                if fd == self.woken.fileno():
+                    try:
+                        self.woken.recv(4096)
+                    except BlockingIOError:
+                        pass
+                    self._reap()
+                    continue
+                message, fds = self.lines.receive()
+                if message is None:
+                    os._exit(0)
+                if self._fork(fds) == 0:
+                    return fds
+                for each in fds:
+                    os.close(each)
+
+    def _fork(self, fds):
+        try:
+            pid = os.fork()
+        except OSError as err:
+            self.lines.send({"child": 0, "error": err.strerror})
+            return -1
+        if pid:
+            self.lines.send({"child": pid})
+            return pid
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for sock in (self.lines.sock, self.woken, self.waking):
+            sock.close()
+        return 0
+
+    def _reap(self):
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self.lines.send({"pid": pid, "status": status})
+
+
+def _place(fds):
+    """Give a child the descriptors that it came with by their numbers: standard streams,
+    the wire, the conversation, the stage, the ruleset."""
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64) for fd in fds]
+    for number, fd in enumerate(high):
+        os.dup2(fd, number, inheritable=number < 3)
+
+
+class _Calls:
+    """System calls as the launcher writes them down: a number and arguments, which are
+    integers, bytes in base64, {"result": n} for what call n of the list has returned,
+    {"strings": [...]} for a vector, {"program": ...} for a filter."""
+
+    def __init__(self):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self.syscall = libc.syscall
+        self.syscall.restype = ctypes.c_long
+
+    def run(self, calls):
+        """[[value, name of the errno or ""], ...]; it ends with the first error of a call
+        that is not one to try."""
+        results = []
+        for call in calls:
+            keep = []  # what is pointed to
+            arguments = [self._argument(a, results, keep) for a in call["args"]]
+            value = self.syscall(ctypes.c_long(call["nr"]), *arguments)
+            number = ctypes.get_errno() if value == -1 else 0
+            results.append([value, errno.errorcode.get(number, "errno %d" % number) if number else ""])
+            if number and not call.get("try"):
+                break
+        return results
+
+    def _argument(self, argument, results, keep):
+        if isinstance(argument, int):
+            return ctypes.c_ulong(argument & 0xFFFFFFFFFFFFFFFF)
+        if isinstance(argument, str):
+            made = ctypes.create_string_buffer(base64.b64decode(argument))
+        elif "result" in argument:
+            return ctypes.c_ulong(results[argument["result"]][0])
+        elif "strings" in argument:
+            strings = [s.encode() for s in argument["strings"]]
+            made = (ctypes.c_char_p * (len(strings) + 1))(*strings, None)
+        else:
+            program = ctypes.create_string_buffer(base64.b64decode(argument["program"]))
+            keep.append(program)
+            made = _Program(len(program.raw) // 8, ctypes.addressof(program))
+        keep.append(made)
+        return ctypes.byref(made)
+
+
+class _Program(ctypes.Structure):
+    """struct sock_fprog of linux/filter.h."""
+
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+def _obey():
+    """Do what the launcher says until it says that this is a worker now."""
+    lines = _Lines(socket.socket(fileno=_CONVERSATION))
+    calls = _Calls()
+    while True:
+        message, _ = lines.receive()
+        if message is None:
+            os._exit(1)
+        if "calls" in message:
+            lines.send({"results": calls.run(message["calls"])})
+        elif "fork" in message:
+            pid = os.fork()
+            if pid:
+                lines.send({"pid": pid})
+                os._exit(0)
+            os.setsid()
+        else:
+            lines.sock.close()
+            return message
+
+
+def _become(begin):
+    """Be what a worker that was executed is: its paths, and its site directories."""
+    os.closerange(_CONVERSATION, _KEPT)
+    os.chdir(begin["directory"])
+    if hasattr(sys, "orig_argv"):
+        sys.orig_argv[:] = begin["argv"]
+    package = sys.modules["_cellblock"]
+    here = package.__path__[0]
+    package.__path__[:] = [begin["source"] + "/_cellblock"]
+    sys.path_importer_cache.pop(os.path.dirname(here), None)
+    sys.modules["site"].main()
+
+
+def _warm():
+    """Import what workers use, once for all of them."""
+    package = importlib.import_module("_cellblock")
+    for found in pkgutil.iter_modules(package.__path__):
+        importlib.import_module("_cellblock." + found.name)
+    for name in _WARM:
+        importlib.import_module(name)
+
+
+def _settle():
+    """Give up every capability, and wait for grandchildren. Owning the jails' user namespaces is enough
+    to join them (user_namespaces(7))."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3
+    none = (ctypes.c_uint32 * 6)()
+    if libc.capset(ctypes.byref(header), ctypes.byref(none)) or libc.prctl(38, 1, 0, 0, 0):  # PR_SET_NO_NEW_PRIVS
+        raise OSError(ctypes.get_errno(), "capabilities could not be given up")
+    # Workers are grandchildren, whose parents end at once: they become children of this.
+    if libc.prctl(36, 1, 0, 0, 0):  # PR_SET_CHILD_SUBREAPER
+        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
+
+
+def main(fd):
+    """Serve the launcher on fd; in a forked worker, serve its session."""
+    _settle()
+    _warm()
+    gc.collect()
+    gc.freeze()  # a collection in a worker then leaves the shared pages as they are
+    fds = _Parent(fd).serve()
+    _place(fds)
+    begin = _obey()
+    _become(begin)
+    from . import serve
+
+    serve.main(_CONTROL)
