@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"cellblock/kernel"
 )
 
 // attack is one attempt to get out or to reach what is not the session's. Its
@@ -81,30 +83,46 @@ def in_child(act, *args):
     return said.decode()
 `
 
-// runAttacks tries every row in each mode, and its control once.
+// runAttacks tries every row in each mode, and its control once: by workers that were
+// executed, and by those that a warm parent has forked, where these can be had.
 func runAttacks(t *testing.T, rows []attack, modes []string, opts ...option) {
 	t.Helper()
 	for _, m := range modes {
-		t.Run(m, func(t *testing.T) {
-			t.Parallel()
-			s := open(t, append([]option{inMode(t, m)}, opts...)...)
-			s.ok(attackTools)
-			for _, a := range rows {
-				t.Run(a.name, func(t *testing.T) {
-					s.t = t
-					r := s.run(a.code + "\nverdict")
-					got := strings.Trim(r.value(), "'")
-					if r.IsError {
-						got = r.ename() + ": " + r.Details.Error.Value
-					}
-					if !slices.Contains(a.refused, got) {
-						t.Errorf("inside the jail: %s, want one of %v\n%.1500s", got, a.refused, r.traceback())
-					}
-				})
+		for _, forked := range []bool{false, true} {
+			name := m
+			if forked {
+				name += " forked"
+				if m == "shadow" {
+					continue // no stock
+				}
 			}
-			s.t = t
-			s.alive()
-		})
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				all := append([]option{inMode(t, m)}, opts...)
+				var s *session
+				if forked {
+					s = fromStock(t, kernel.WayFork, all...)()
+				} else {
+					s = open(t, all...)
+				}
+				s.ok(attackTools)
+				for _, a := range rows {
+					t.Run(a.name, func(t *testing.T) {
+						s.t = t
+						r := s.run(a.code + "\nverdict")
+						got := strings.Trim(r.value(), "'")
+						if r.IsError {
+							got = r.ename() + ": " + r.Details.Error.Value
+						}
+						if !slices.Contains(a.refused, got) {
+							t.Errorf("inside the jail: %s, want one of %v\n%.1500s", got, a.refused, r.traceback())
+						}
+					})
+				}
+				s.t = t
+				s.alive()
+			})
+		}
 	}
 	t.Run("control", func(t *testing.T) {
 		t.Parallel()

@@ -25,7 +25,7 @@ line ("TOKEN" or "NAME TOKEN"). Each caller sees its own sessions only.
 Sessions may be at or beneath a --root; mode, policy and limits are those of the
 flags here, and a request can make them tighter only. With --stock, jails with an
 interpreter wait for sessions to come, and one that fits a session is ready at once;
-/v1/metrics tells how many were given out, and how many sessions found none.
+--stock-way says whether each is executed or forked of a warm one. /v1/metrics tells how many were given out, and how many sessions found none.
 
 SIGTERM lets nothing new in and gives running cells --drain to end in; a second
 one ends at once. Logs are JSON lines on standard error. Exit codes: 0 ended as
@@ -76,6 +76,7 @@ func newServe(c *console) *cobra.Command {
 	set.DurationVar(&flags.bounds.Drain, "drain", flags.bounds.Drain, "how long running cells may go on when the server ends")
 	set.IntVar(&flags.stock.Workers, "stock", 0, "keep up to so many workers ready for each kind of session, which then starts at once; 0 for none")
 	set.StringVar(&flags.memory, "stock-memory", "512MiB", "memory that all workers that are kept ready may have")
+	set.StringVar(&flags.stock.Way, "stock-way", flags.stock.Way, "how they are made: exec, each with an address layout of its own, or fork, quicker and sharing memory and layout, where the profile allows it")
 	flags.session.addCells(set)
 	set.StringVar(&flags.session.auditSync, "audit-sync", "bounds", "when records are forced to the disk: bounds (start and end), each or none")
 	set.StringVar(&flags.session.audit, "audit", "", "directory of the sessions' records, or none (default $XDG_STATE_HOME/cellblock/audit)")
@@ -113,7 +114,7 @@ func (f *serveFlags) config(cmd *cobra.Command) (api.Config, error) {
 		return fail(fmt.Errorf("flag --stock-memory: %w", err))
 	}
 	if err := f.stock.Check(); err != nil {
-		return fail(fmt.Errorf("flag --stock: %w", err))
+		return fail(fmt.Errorf("flags --stock, --stock-memory and --stock-way: %w", err))
 	}
 	audit := f.session.audit
 	f.session.audit = "none" // of the flags' own session, which is none

@@ -37,14 +37,18 @@ type Config struct {
 type Stock struct {
 	Workers int   `json:"workers"` // at most, for one kind of session beneath one root; 0 for none
 	Memory  int64 `json:"memory"`  // of all idle workers, in bytes
+	// Way is how they are made, "exec" or "fork": see kernel.StockWay.
+	Way string `json:"way"`
 }
 
 // DefaultStock is no stock, and the memory of one whose operator asks for workers alone.
-func DefaultStock() Stock { return Stock{Memory: 512 << 20} }
+func DefaultStock() Stock { return Stock{Memory: 512 << 20, Way: "exec"} }
 
 // Check says what can be no stock.
 func (s Stock) Check() error {
 	switch {
+	case s.Way != "" && s.Way != "exec" && s.Way != "fork":
+		return fmt.Errorf("way %q: want exec or fork", s.Way)
 	case s.Workers < 0:
 		return fmt.Errorf("%d workers: give 0 for none, or more", s.Workers)
 	case s.Workers > 0 && s.Memory < 16<<20:

@@ -28,7 +28,7 @@ func openStocks(o api.Stock, roots places, log *slog.Logger) (_ stocks, err erro
 	slices.SortFunc(rooms, func(a, b string) int { return len(b) - len(a) })
 	var all stocks
 	for _, room := range rooms {
-		s, err := kernel.OpenStock(kernel.StockOptions{Sessions: room, Max: o.Workers, Budget: o.Memory / int64(len(rooms)), Log: stockLog{log}})
+		s, err := kernel.OpenStock(kernel.StockOptions{Sessions: room, Way: kernel.StockWay(o.Way), Max: o.Workers, Budget: o.Memory / int64(len(rooms)), Log: stockLog{log}})
 		if err != nil {
 			all.close()
 			return nil, fmt.Errorf("stock: %w", err)

@@ -39,7 +39,13 @@ func (l *live) fromStock(session string) bool {
 // are as others: their own directory and none beside it. One that asks for other limits gets
 // a worker of its own kind. The numbers tell.
 func TestSessionsFromStock(t *testing.T) {
-	l := serve(t, func(c *api.Config) { c.Stock = api.Stock{Workers: 2, Memory: 256 << 20} })
+	for _, way := range []string{"exec", "fork"} {
+		t.Run(way, func(t *testing.T) { sessionsFromStock(t, way) })
+	}
+}
+
+func sessionsFromStock(t *testing.T, way string) {
+	l := serve(t, func(c *api.Config) { c.Stock = api.Stock{Workers: 2, Memory: 256 << 20, Way: way} })
 	made := func(dir, more string) string {
 		t.Helper()
 		s := l.createIn(dir, `, "make": true`+more)
@@ -75,7 +81,7 @@ func TestSessionsFromStock(t *testing.T) {
 
 // TestStocksThatCannotBe: the start says so.
 func TestStocksThatCannotBe(t *testing.T) {
-	for want, s := range map[string]api.Stock{"-1 workers": {Workers: -1}, "hold no worker": {Workers: 1, Memory: 1}} {
+	for want, s := range map[string]api.Stock{"-1 workers": {Workers: -1}, "hold no worker": {Workers: 1, Memory: 1}, "want exec or fork": {Workers: 1, Memory: 1 << 30, Way: "spawn"}} {
 		if err := s.Check(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v", s, err)
 		}
