@@ -8,8 +8,10 @@ from client import Host
 
 
 class Cells(unittest.TestCase):
+    Host = Host
+
     def setUp(self):
-        self.host = Host()
+        self.host = self.Host()
         self.addCleanup(self.host.close)
 
     def value(self, code):
@@ -114,6 +116,25 @@ class Cells(unittest.TestCase):
         self.assertEqual(reply["shapeHint"][:25], "Odd len=1 shape=(1, 1, 1,")
         self.assertEqual(len(reply["shapeHint"]), 1000)
 
+    def test_a_finalizer_that_parses_does_not_hurt_what_is_parsed(self):
+        # Debian's 3.11.2 and others: https://github.com/python/cpython/issues/106905
+        self.host.cell("""
+import ast, gc
+class Parses:
+    def __del__(self):
+        def deep(n):
+            return deep(n - 1) if n else ast.parse("1 + (2 * 3)")
+        deep(50)
+        again()
+def again():
+    one = Parses()
+    one.own = one
+again(); gc.set_threshold(50, 1, 1)""")
+        code = "[%s]\nlen([%s])" % (", ".join("(%d, [%d], {%d: 'x'})" % (n, n, n) for n in range(300)), ", ".join(str(n) for n in range(300)))
+        for _ in range(3):
+            reply = self.host.cell(code, keep=True)
+            self.assertEqual((reply["status"], reply.get("value")), ("ok", "300"), reply.get("error"))
+
     def test_odd_source(self):
         for code in ("x = 1\r\ny = 2\r\n", "\ufeffx = 1", "x = 1\n\f\ny = 2", "if True:\n\tx = 1", "x = 1", "#" * 1_000_000):
             self.value(code)
@@ -136,7 +157,7 @@ class Cells(unittest.TestCase):
 
     def test_files_named_like_standard_modules(self):
         self.value("for n in ('random', 'json', 'types', 'traceback', 'asyncio', 'inspect', 'site'):\n    open(n + '.py', 'w').write('raise RuntimeError(1)')")
-        with Host(self.host.directory) as host:
+        with self.Host(self.host.directory) as host:
             self.assertEqual(host.cell("import json, random, inspect; json.dumps(1)").get("value"), "'1'")
             self.assertEqual(host.cell("1 / 0")["error"]["ename"], "ZeroDivisionError")
 

@@ -9,8 +9,10 @@ from client import Host
 
 
 class Worker(unittest.TestCase):
+    Host = Host
+
     def setUp(self):
-        self.host = Host()
+        self.host = self.Host()
         self.addCleanup(self.host.close)
 
     def test_children_and_native_writes_keep_their_place(self):
@@ -107,6 +109,15 @@ class Worker(unittest.TestCase):
         self.assertIs(self.host.wait(self.host.interrupt(number))["value"], True)
         self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
         self.assertEqual(self.host.cell("await asyncio.sleep(0.01, 5)")["value"], "5")
+
+    def test_an_interrupt_of_a_task_is_not_told_of_again(self):
+        for code in ("while True: pass", "await asyncio.sleep(60)"):
+            number = self.host.start("run-block", code="import asyncio; await asyncio.sleep(0); print('in', flush=True)\n" + code)
+            while "in" not in self.host.drain(self.host.out):
+                time.sleep(0.01)
+            self.assertIs(self.host.wait_for_interrupt(self.host.interrupt(number))["value"], True)
+            self.host.wait(number)
+        self.assertEqual(self.host.cell("async def f(): pass\nawait f()\nimport gc; gc.collect()")["stderr"], "")
 
     def test_interrupts_of_many_awaits_keep_the_session(self):
         # Whatever the loop is doing: an exception within it would lose a step of a task,
@@ -233,7 +244,7 @@ await asyncio.sleep(60)""")
         self.assertEqual(self.host.cell("import sys; sys.stdin.read()")["value"], "''")
 
     def test_input_that_the_host_answers(self):
-        with Host(input=True) as host:
+        with self.Host(input=True) as host:
             host.answer = lambda call: {"value": "Ada"}
             self.assertEqual(host.cell('input("who? ")')["value"], "'Ada'")
             self.assertEqual(host.hosted[0]["arguments"], {"prompt": "who? ", "password": False})
@@ -267,7 +278,7 @@ await asyncio.sleep(60)""")
         self.assertEqual(reply["observed"][0]["path"], self.host.directory + "-evil/x")
 
     def test_before_confine_every_write_is_refused(self):
-        with Host(confine=False) as host:
+        with self.Host(confine=False) as host:
             self.assertEqual(host.cell("open('x', 'w')")["error"]["ename"], "PermissionError")
             host.request("confine", read=[], write=[host.directory], refusal="")
             self.assertEqual(host.cell("open('x', 'w').write('1')")["value"], "1")

@@ -110,9 +110,14 @@ class Lane(threading.Thread):
         task.add_done_callback(lambda done: self.loop.stop())
         # A run that an exception broke off may have left a call to stop() in the loop,
         # which ends the next run early; so one run may be too few.
-        while not task.done():
-            self.loop.run_forever()
-        return task.result()
+        try:
+            while not task.done():
+                self.loop.run_forever()
+            return task.result()
+        except BaseException:
+            if task.done() and not task.cancelled():
+                task.exception()  # else asyncio says later that nobody has asked for it
+            raise
 
     def _spare_loop(self):
         """Give up a loop that was struck while it put itself away: it would for ever say

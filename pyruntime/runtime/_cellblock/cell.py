@@ -51,16 +51,16 @@ class Runner:
         code = self._expression(text, name, flags)
         if code is not None:
             return self._evaluate([code])
-        tree = compile(text, name, "exec", flags | ONLY_AST, True)
+        tree = source.compiled(text, name, "exec", flags | ONLY_AST)
         last = None
         if tree.body and type(tree.body[-1]) is _ast.Expr:
             last = tree.body.pop()
         parts = []
         if tree.body:
-            parts.append(compile(tree, name, "exec", flags, True))
+            parts.append(source.compiled(tree, name, "exec", flags))
             self._flags |= parts[0].co_flags & FUTURE
         if last is not None:
-            parts.append(compile(_ast.Expression(last.value), name, "eval", self._flags | TOP_LEVEL_AWAIT, True))
+            parts.append(source.compiled(_ast.Expression(last.value), name, "eval", self._flags | TOP_LEVEL_AWAIT))
         value = self._evaluate(parts)
         if last is None or _silenced(text, last):
             return NOTHING
@@ -131,10 +131,15 @@ class Runner:
         then end early in a later cell."""
         self._driven = task
         task.add_done_callback(self._stop)
-        self._loop.run_forever()
-        if not task.done():
-            raise RuntimeError("Event loop stopped before the cell ended.")
-        return task.result()
+        try:
+            self._loop.run_forever()
+            if not task.done():
+                raise RuntimeError("Event loop stopped before the cell ended.")
+            return task.result()
+        except BaseException:
+            if task.done() and not task.cancelled():
+                task.exception()  # else asyncio says in a later cell that nobody has asked for it
+            raise
 
     def _stop(self, task):
         if task is self._driven:

@@ -52,7 +52,7 @@ class Definitions:
             skipped = 0
         name = source.name_of(cell)
         try:
-            body = compile(text, name, "exec", flags | ONLY_AST, True).body
+            body = source.compiled(text, name, "exec", flags | ONLY_AST).body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             body = []
         reached = _reached(error, name)
@@ -98,7 +98,7 @@ class Definitions:
         start = lines[first.lineno - 1] + (node.col_offset if first is node else 0)
         end = lines[node.end_lineno - 1] + node.end_col_offset
         try:
-            again = compile(raw[start:end].decode("utf-8"), name, "exec", flags | ONLY_AST, True)
+            again = source.compiled(raw[start:end].decode("utf-8"), name, "exec", flags | ONLY_AST)
             if len(again.body) != 1 or _kind_of(again.body[0]) != (kind, names):
                 return None
         except (SyntaxError, ValueError, RecursionError, MemoryError):

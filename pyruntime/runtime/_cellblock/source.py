@@ -4,6 +4,7 @@ linecache and inspect are heavy and most cells need neither, so nothing is
 imported here: a finder waits for their import and adds what cells need.
 """
 
+import gc
 import sys
 
 sources = {}  # "<cell 3>" -> text
@@ -16,6 +17,19 @@ _kept = 0  # of sources
 def name_of(cell):
     """How a cell is named in tracebacks."""
     return "<cell %s>" % (cell,)
+
+
+def compiled(what, name, mode, flags):
+    """compile() to a tree, or of one. Before CPython 3.12 a collection in the middle of it
+    can run a finalizer that parses, too (traceback does), and compile then ends in a
+    SystemError (python/cpython#106905): nothing is collected meanwhile."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return compile(what, name, mode, flags, True)
+    finally:
+        if collects:
+            gc.enable()
 
 
 def lines_of(text):
