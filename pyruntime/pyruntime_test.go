@@ -59,7 +59,7 @@ func TestWorkerOnEveryInterpreter(t *testing.T) {
 			t.Parallel() // each waits more than it computes
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			cmd := exec.CommandContext(ctx, python, "-B", "-m", "unittest", "-v", "test_cells", "test_keep", "test_worker", "test_calls", "test_extension", "test_declare")
+			cmd := exec.CommandContext(ctx, python, "-B", "-m", "unittest", "-v", "test_cells", "test_keep", "test_worker", "test_calls", "test_extension", "test_declare", "test_parent")
 			cmd.Dir = "tests"
 			cmd.Env = append(os.Environ(), "CELLBLOCK_RUNTIME="+dir, "CELLBLOCK_EXTENSION="+extension)
 			out, err := cmd.CombinedOutput()

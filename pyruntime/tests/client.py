@@ -28,11 +28,7 @@ class Host:
         self.old = []
         for fd in (self.out, self.err):
             os.set_blocking(fd, False)
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-B", "-X", "utf8", BOOT, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/",
-            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": self.directory},
-        )
+        self.process = self.spawn(theirs, out, err)
         theirs.close()
         os.close(out)
         os.close(err)
@@ -43,6 +39,14 @@ class Host:
         self.ready = self.request("install-runtime", directory=self.directory, **runtime)
         if confine:
             self.request("confine", read=[], write=[self.directory, "/dev"], refusal="")
+
+    def spawn(self, theirs, out, err):
+        """Start the worker with its end of the wire and its pipes."""
+        return subprocess.Popen(
+            [sys.executable, "-I", "-B", "-X", "utf8", BOOT, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd="/",
+            env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": self.directory},
+        )
 
     def send(self, message, fds=()):
         data = json.dumps(message).encode() + b"\n"

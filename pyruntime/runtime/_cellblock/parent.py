@@ -198,7 +198,8 @@ def _become(begin):
     package = sys.modules["_cellblock"]
     here = package.__path__[0]
     package.__path__[:] = [begin["source"] + "/_cellblock"]
-    sys.path_importer_cache.pop(os.path.dirname(here), None)
+    for known in [p for p in sys.path_importer_cache if p.startswith(os.path.dirname(here))]:
+        del sys.path_importer_cache[known]
     sys.modules["site"].main()
 
 
