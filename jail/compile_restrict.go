@@ -154,6 +154,12 @@ func (c *compiler) granted(target string) bool {
 // refused are the answers that a refused call may give.
 var refused = []string{"EPERM", "EACCES", "ENOSYS"}
 
+// fourTimes is an id as proc(5) shows it: real, effective, saved, of files.
+func fourTimes(id int) string {
+	n := strconv.Itoa(id)
+	return n + " " + n + " " + n + " " + n
+}
+
 // witness lists the forbidden acts to try, each with the answers that prove it
 // forbidden. An act stands here only if something in this plan forbids it.
 func (c *compiler) witness() {
@@ -161,13 +167,9 @@ func (c *compiler) witness() {
 		c.plan.Witness = append(c.plan.Witness, plan.Check{Name: name, Act: act, Arg: arg, Want: want, Reason: reason})
 	}
 	ids := c.plan.IDs
-	four := func(id int) string {
-		n := strconv.Itoa(id)
-		return n + " " + n + " " + n + " " + n
-	}
 	const zero = "0000000000000000"
-	check("uid", "status", "Uid", "the worker is the planned user", four(ids.InnerUID))
-	check("gid", "status", "Gid", "the worker is in the planned group", four(ids.InnerGID))
+	check("uid", "status", "Uid", "the worker is the planned user", fourTimes(ids.InnerUID))
+	check("gid", "status", "Gid", "the worker is in the planned group", fourTimes(ids.InnerGID))
 	for _, set := range []string{"CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"} {
 		check(set, "status", set, "no capability in this set", zero)
 	}

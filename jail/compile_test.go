@@ -67,6 +67,13 @@ func roomed() Spec {
 	return s
 }
 
+// forkedRoom is one whose worker a warm parent forks, besides.
+func forkedRoom() Spec {
+	s := roomed()
+	s.Forked = true
+	return s
+}
+
 // shadowed is a spec whose changes go to layers.
 func shadowed(privileged bool) Spec {
 	s := handMadeSpec(TreeShadow)
@@ -125,6 +132,8 @@ func TestGoldenPlans(t *testing.T) {
 		"report-no-landlock-nocgroup": {handMadeSpec(TreeWritable), handMade(false).Without(Landlock, Cgroup)},
 		"shadow-root":                 {shadowed(true), handMade(true)},
 		"shadow-user":                 {shadowed(false), handMade(false)},
+		"forked-root":                 {forkedRoom(), handMade(true)},
+		"forked-user":                 {forkedRoom(), handMade(false)},
 		"room-root":                   {roomed(), handMade(true)},
 		"room-user":                   {roomed(), handMade(false)},
 		"ruled-root":                  {ruled(), handMade(true)},

@@ -18,7 +18,9 @@
 // tries what is forbidden, and Start compares the results with the plan.
 // A jail with a room (Spec.Room) gets one directory more when it runs
 // (Process.Attach), which the launcher looks at in its turn.
-// Why a stage of our own starts the worker stands in adr-001-own-stage.md.
+// Why a stage of our own starts the worker stands in adr-001-own-stage.md. With
+// Spec.Forked the worker is not executed but forked of a warm program (Parent), and
+// joins what the stage has built: adr-002-forked-workers.md.
 //
 // # Limitations
 //

@@ -1,7 +1,8 @@
 // Package stage is the child side of a jail's start. It runs as pid 1 of the
 // new namespaces, reads the plan from its launcher, carries out the steps that
 // are marked as its own, gives up everything it does not need, lets the witness
-// try what is now forbidden, starts the worker and stays as the reaper.
+// try what is now forbidden, starts the worker and stays as the reaper. Where the worker
+// is forked of a warm parent, it only stays.
 //
 // It trusts the launcher, which is the only other end of descriptor 3, and
 // nothing else: after the worker is born it reads neither files nor messages
