@@ -10,7 +10,8 @@ import sys
 
 # What Debian's kernels have, for root and for an ordinary user alike.
 WANTED = ("userns", "mountns", "pidns", "ipcns", "netns", "proc", "landlock", "seccomp", "seccomp-notify", "pidfd", "close-range", "mount-setattr")
-MODES = ("outside", "enforce", "report", "shadow")
+# "forked" is enforce, too, with a worker that was forked.
+MODES = ("outside", "enforce", "report", "shadow", "forked")
 
 
 def read(path):
@@ -71,8 +72,9 @@ def main(paths):
             print("    %-22s %s" % ("attempt", " ".join("%-10s" % m for m in MODES)))
             for attempt in said["outside"]:
                 print("    %-22s %s" % (attempt, " ".join("%-10s" % said[m].get(attempt, "-") for m in MODES)))
-                if said["enforce"].get(attempt, "-") in ("done", "-"):
-                    problems.append("%s, %s: %s under enforce: %s" % (name, user, attempt, said["enforce"].get(attempt, "no session")))
+                for mode in ("enforce", "forked"):
+                    if said[mode].get(attempt, "-") in ("done", "-"):
+                        problems.append("%s, %s: %s under enforce (%s): %s" % (name, user, attempt, mode, said[mode].get(attempt, "no session")))
             if not said["outside"]:
                 problems.append("%s, %s: no control" % (name, user))
             clock = dict(line.split(": ", 1) for line in found.get((user, "said-clock"), []) if ": " in line)
