@@ -14,7 +14,7 @@ func (c *compiler) forked() {
 	c.stage(plan.Step{Op: plan.OpAdopt,
 		Reason: "the stage stays as pid 1; the worker joins it, and is no child of its"})
 	c.launcher(plan.Step{Op: plan.OpFork, Path: c.spec.Argv[0],
-		Reason: "a process of a warm parent's memory, which has run no foreign code; it is moved into the jail's cgroup first"})
+		Reason: "a process of a warm parent's memory, which has run no foreign code; it enters the jail's cgroup first"})
 	own := slices.Clone(c.plan.Steps[c.restricting:])
 	named := func(op plan.Op) bool { return op == plan.OpOOM || op == plan.OpCloseFDs }
 	add := func(s plan.Step) {

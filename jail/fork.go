@@ -76,7 +76,7 @@ func (s *starting) forkWorker(ctx context.Context) (*Process, error) {
 	return s.born(f.pidfd)
 }
 
-// fork makes the child, which is outside of the jail, and moves it into the jail's group.
+// fork makes the child, which is outside of the jail, and has it enter the jail's group.
 func (f *forked) fork(ctx context.Context, theirs *os.File) error {
 	s := f.start
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
@@ -95,11 +95,15 @@ func (f *forked) fork(ctx context.Context, theirs *os.File) error {
 	if s.ruleset >= 0 {
 		fds = append(fds, s.ruleset)
 	}
-	child, err := s.opt.Parent.fork(ctx, fds)
-	if err != nil || s.group == nil {
+	if err := s.opt.Parent.fork(ctx, fds); err != nil || s.group == nil {
 		return err
 	}
-	return s.group.Add(child)
+	var calls []rawCall
+	for _, file := range s.group.Entrances() {
+		calls = append(calls, writeCalls(len(calls), file, "0")...)
+	}
+	_, err = f.call(calls)
+	return err
 }
 
 // confine goes through the steps of the plan. The first of them are done by the child,

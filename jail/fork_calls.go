@@ -51,6 +51,16 @@ const cwdFD = unix.AT_FDCWD
 
 func text(s string) []byte { return append([]byte(s), 0) }
 
+// writeCalls writes a file of proc or of a cgroup; first is the place in the list of the
+// first of them.
+func writeCalls(first int, path, value string) []rawCall {
+	return []rawCall{
+		{Number: unix.SYS_OPENAT, Args: []any{cwdFD, text(path), unix.O_WRONLY | unix.O_CLOEXEC, 0}, name: "open", object: path},
+		{Number: unix.SYS_WRITE, Args: []any{resultOf{first}, []byte(value), len(value)}, name: "write", object: path},
+		{Number: unix.SYS_CLOSE, Args: []any{resultOf{first}}, name: "close", object: path},
+	}
+}
+
 // callsOf turns a step of the forked worker's into what it calls. The launcher itself does
 // the witness.
 func callsOf(p *plan.Plan, st plan.Step) ([]rawCall, error) {
@@ -59,13 +69,7 @@ func callsOf(p *plan.Plan, st plan.Step) ([]rawCall, error) {
 	}
 	switch st.Op {
 	case plan.OpOOM:
-		const path = "/proc/self/oom_score_adj"
-		score := []byte(strconv.FormatUint(st.Num, 10))
-		return []rawCall{
-			{Number: unix.SYS_OPENAT, Args: []any{cwdFD, text(path), unix.O_WRONLY | unix.O_CLOEXEC, 0}, name: "open", object: path},
-			{Number: unix.SYS_WRITE, Args: []any{resultOf{0}, score, len(score)}, name: "write", object: path},
-			{Number: unix.SYS_CLOSE, Args: []any{resultOf{0}}, name: "close", object: path},
-		}, nil
+		return writeCalls(0, "/proc/self/oom_score_adj", strconv.FormatUint(st.Num, 10)), nil
 	case plan.OpCloseFDs:
 		return one("close_range", "inherited descriptors", unix.SYS_CLOSE_RANGE, firstForeignFD, ^uint32(0), 0), nil
 	case plan.OpJoin:

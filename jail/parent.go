@@ -170,30 +170,30 @@ func (p *Parent) read(ready chan<- struct{}) {
 }
 
 // fork has a child made that gets these descriptors.
-func (p *Parent) fork(ctx context.Context, fds []int) (pid int, err error) {
+func (p *Parent) fork(ctx context.Context, fds []int) error {
 	p.forking.Lock()
 	defer p.forking.Unlock()
 	p.mu.Lock()
 	released := p.released
 	p.mu.Unlock()
 	if released {
-		return 0, errors.New("warm parent: released")
+		return errors.New("warm parent: released")
 	}
 	if _, _, err := p.conn.WriteMsgUnix([]byte("{\"fork\":true}\n"), unix.UnixRights(fds...), nil); err != nil {
-		return 0, fmt.Errorf("warm parent: %w", err)
+		return fmt.Errorf("warm parent: %w", err)
 	}
 	select {
 	case c := <-p.children:
 		if c.PID <= 0 {
-			return 0, fmt.Errorf("warm parent: fork: %s", c.Error)
+			return fmt.Errorf("warm parent: fork: %s", c.Error)
 		}
-		return c.PID, nil
+		return nil
 	case <-p.done:
-		return 0, fmt.Errorf("warm parent: has ended: %s", p.said.text())
+		return fmt.Errorf("warm parent: has ended: %s", p.said.text())
 	case <-ctx.Done():
 		// Its answer would be taken for the next one's.
 		_ = p.Close()
-		return 0, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
 }
 

@@ -264,14 +264,17 @@ func (g *Group) Enter() (leave func() error, err error) {
 	return leave, nil
 }
 
-// Add moves a whole process, all its threads, into the group.
-func (g *Group) Add(pid int) error {
-	for _, dir := range g.Paths() {
-		if err := cgroups.WriteCgroupProc(dir, pid); err != nil {
-			return fmt.Errorf("enter cgroup %s: %w", dir, err)
-		}
+// Entrances are the files by which a process that has one thread moves itself into the
+// group, and so is spared the wait of Enter: it writes "0" to each.
+func (g *Group) Entrances() []string {
+	var files []string
+	if g.v2 != "" {
+		files = append(files, filepath.Join(g.v2, "cgroup.procs"))
 	}
-	return nil
+	for _, m := range g.v1 {
+		files = append(files, filepath.Join(m.dir, "tasks"))
+	}
+	return files
 }
 
 // newID names a group so that Sweep can tell whose it is.

@@ -13,16 +13,13 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import select
 import signal
 import socket
 import sys
 
 _CONTROL, _CONVERSATION, _KEPT = 3, 4, 7  # descriptors of a child below _KEPT are its own
-_WARM = ("ast", "asyncio", "collections.abc", "contextlib", "dataclasses", "datetime", "enum", "functools", "inspect", "io",
-         "itertools", "linecache", "math", "pathlib", "random", "re", "shutil", "site", "string", "subprocess", "tempfile", "textwrap",
-         "threading", "time", "traceback", "typing", "urllib.parse")
+_WARM = ("json", "pathlib", "re", "site", "subprocess")
 _MAX_LINE = 16 << 20  # bytes of one line of the launcher's
 
 
@@ -204,11 +201,9 @@ def _become(begin):
 
 
 def _warm():
-    """Import what workers use, once for all of them."""
-    package = importlib.import_module("_cellblock")
-    for found in pkgutil.iter_modules(package.__path__):
-        importlib.import_module("_cellblock." + found.name)
-    for name in _WARM:
+    """Import what every worker has, and the prelude. More would be shared, too, but an idle
+    worker has the pages of what it does not use written to by counting references."""
+    for name in ("_cellblock.serve",) + _WARM:
         importlib.import_module(name)
 
 

@@ -4,10 +4,12 @@ import os
 import sys
 import traceback
 
+from . import codec
 from .codec import clean, name_of, value_of
 
-HERE = os.path.dirname(os.path.abspath(__file__)) + "/"
-FIRST = tuple(os.path.dirname(HERE.rstrip("/")) + name for name in ("/boot.py", "/parent.py"))
+# A forked worker has modules that its parent has loaded by another name of this directory.
+HERE = tuple({os.path.dirname(os.path.abspath(f)) + "/" for f in (__file__, codec.__file__)})
+FIRST = tuple(os.path.dirname(here[:-1]) + name for here in HERE for name in ("/boot.py", "/parent.py"))
 MAX_TRACEBACK = 200_000  # characters
 
 
