@@ -162,11 +162,17 @@ func (b *bench) warm() int {
 	return 3
 }
 
+// common are the options of all sessions, without a directory.
+func (b *bench) common(mode policy.Mode) kernel.Options {
+	return kernel.Options{PythonBin: b.python, Mode: mode, SkillRoots: []string{},
+		State: []string{b.state}, Runtime: filepath.Join(b.state, "runtime")}
+}
+
 // options are those of a session in a directory of its own.
-func (b *bench) options(mode policy.Mode) (kernel.Options, error) {
-	dir, err := os.MkdirTemp(b.dir, "session-")
-	return kernel.Options{SessionDir: dir, PythonBin: b.python, Mode: mode, SkillRoots: []string{},
-		State: []string{b.state}, Runtime: filepath.Join(b.state, "runtime")}, err
+func (b *bench) options(mode policy.Mode) (o kernel.Options, err error) {
+	o = b.common(mode)
+	o.SessionDir, err = os.MkdirTemp(b.dir, "session-")
+	return o, err
 }
 
 // session is a runner in a jail.
@@ -202,14 +208,14 @@ func (s session) run(ctx context.Context, code string) (string, error) {
 	return *r.Details.Value, nil
 }
 
-// pids are the worker and what it lives below: the jail's first process.
+// pids are the worker and the first process of its jail.
 func (s session) pids() ([]int, error) {
 	worker := s.Info().WorkerPID
-	parent, err := parentOf(worker)
+	first, err := firstOf(worker)
 	if err != nil {
 		return nil, err
 	}
-	return []int{parent, worker}, nil
+	return []int{first, worker}, nil
 }
 
 func (s session) end() { s.Close() }

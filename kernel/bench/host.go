@@ -58,3 +58,58 @@ func parentOf(pid int) (int, error) {
 	}
 	return strconv.Atoi(string(words[1]))
 }
+
+// firstOf is the first process of the jail that a worker is in. One that was executed
+// lives below it; one that was forked lives below its warm parent, outside of the jail.
+func firstOf(worker int) (int, error) {
+	jail, err := pidNamespace(worker)
+	if err != nil {
+		return 0, err
+	}
+	above, err := parentOf(worker)
+	if err != nil {
+		return 0, err
+	}
+	if in, err := pidNamespace(above); err == nil && in == jail {
+		return above, nil
+	}
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return 0, err
+	}
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		// What ends meanwhile is not ours to look for.
+		if in, err := pidNamespace(pid); err != nil || in != jail {
+			continue
+		}
+		if above, err := parentOf(pid); err == nil && above == os.Getpid() {
+			return pid, nil
+		}
+	}
+	return 0, fmt.Errorf("process %d: the first process of its jail is no child of this one", worker)
+}
+
+// warmOf is the warm parent that a worker was forked of, and lives below.
+func warmOf(worker int) (int, error) {
+	parent, err := parentOf(worker)
+	if err != nil {
+		return 0, err
+	}
+	argv, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", parent))
+	if err != nil {
+		return 0, err
+	}
+	if !bytes.Contains(argv, []byte("/parent.py\x00")) {
+		return 0, fmt.Errorf("process %d was not forked: it lives below %q", worker, bytes.ReplaceAll(argv, []byte{0}, []byte{' '}))
+	}
+	return parent, nil
+}
+
+// pidNamespace is the pid namespace of a process, as Linux names it.
+func pidNamespace(pid int) (string, error) {
+	return os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+}

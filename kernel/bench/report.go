@@ -80,6 +80,13 @@ func (r *Row) way(name string) (Way, string) {
 	return Way{}, name + ": not measured"
 }
 
+// note adds figures that were found beside those of a way, but for the first warm ones.
+func (r *Row) note(name string, samples []float64, warm int) {
+	if len(samples) > warm {
+		r.Ways = append(r.Ways, wayOf(name, samples[warm:]))
+	}
+}
+
 // ratio sets the goal that one way takes at most, or at least, limit times another.
 func (r *Row) ratio(ours, theirs string, limit float64, atLeast bool) {
 	sign := "≤"

@@ -30,6 +30,12 @@ func TestFigures(t *testing.T) {
 			t.Errorf("goal %d: %+v, want %+v", i, g, want)
 		}
 	}
+	beside := Row{}
+	beside.note("warmed up", []float64{9, 1, 3}, 1)
+	beside.note("never got there", []float64{9}, 1)
+	if len(beside.Ways) != 1 || beside.Ways[0].Median != 1 || beside.Ways[0].P99 != 3 || beside.Ways[0].Samples != 2 {
+		t.Errorf("noted beside others: %+v", beside.Ways)
+	}
 	var out strings.Builder
 	Report{Rows: []Row{r}}.Print(&out)
 	for _, line := range []string{"gone                               - not installed", "goal ours / theirs ≤ 1.2: 1.25, missed", "goal ours / gone ≤ 1: not compared (gone: not installed)"} {
