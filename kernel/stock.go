@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"cellblock/jail"
 	"cellblock/policy"
 )
 
@@ -263,10 +264,11 @@ func (st *Stock) poke() {
 }
 
 // take returns a worker for a session with its directory attached, or nil when the
-// session has to start one. Who gets one calls given when it is ready, or has failed.
-func (st *Stock) take(s *Session) *worker {
+// session has to start one, and the parent that can fork it, if there is one. Who gets a
+// worker calls given when it is ready, or has failed.
+func (st *Stock) take(s *Session) (*worker, *jail.Parent) {
 	if st == nil {
-		return nil
+		return nil, nil
 	}
 	model, key, bind, err := st.model(s)
 	if err != nil {
@@ -274,19 +276,19 @@ func (st *Stock) take(s *Session) *worker {
 		st.stats.Unfit++
 		st.stats.Why = err.Error()
 		st.mu.Unlock()
-		return nil
+		return nil, nil
 	}
 	for {
-		w := st.pop(key, model)
+		w, parent := st.pop(key, model)
 		if w == nil {
-			return nil
+			return nil, parent
 		}
 		err := w.leave(s, bind)
 		if err == nil {
 			st.mu.Lock()
 			st.stats.Given++
 			st.mu.Unlock()
-			return w
+			return w, nil
 		}
 		if !errors.Is(err, errStale) {
 			st.failed(nil, fmt.Errorf("stock: worker for %s: %w", s.name, err))
@@ -306,12 +308,13 @@ func (st *Stock) given() {
 	st.poke()
 }
 
-// pop takes the oldest worker of a kind that still runs.
-func (st *Stock) pop(key string, model *Session) *worker {
+// pop takes the oldest worker of a kind that still runs; where there is none, the kind's
+// parent is what it has.
+func (st *Stock) pop(key string, model *Session) (*worker, *jail.Parent) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.closed {
-		return nil
+		return nil, nil
 	}
 	k := st.kind(key, model)
 	k.quiet = 0
@@ -326,13 +329,13 @@ func (st *Stock) pop(key string, model *Session) *worker {
 				k.want = min(k.want+1, st.options.Max)
 			}
 			st.giving++
-			return w
+			return w, nil
 		}
 	}
 	k.want = min(k.want+1, st.options.Max)
 	st.stats.Missed++
 	st.poke()
-	return nil
+	return nil, k.parent.Parent
 }
 
 // failed counts and tells of an error; of a kind's own it remembers it.

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"cellblock/jail"
 	"cellblock/jail/enter"
 	"cellblock/policy"
 )
@@ -333,7 +334,7 @@ func testStockIsNotOlderThanTheHost(t *testing.T, way StockWay) {
 func TestStockWaitsForHandingOut(t *testing.T) {
 	st := newStocked(t, StockOptions{Max: 1}, Options{})
 	st.prepare(t)
-	w := st.take(open(t, st.options(t, "a")))
+	w, _ := st.take(open(t, st.options(t, "a")))
 	if w == nil {
 		t.Fatalf("no worker: %+v", st.Stats())
 	}
@@ -346,6 +347,60 @@ func TestStockWaitsForHandingOut(t *testing.T) {
 	if got := st.Stats(); got.Made != 2 || got.Given != 1 {
 		t.Errorf("%+v", got)
 	}
+}
+
+// TestStockForksForWhoFindsNone: a session that finds no worker ready has its own forked of
+// its kind's parent, in its own jail, and starts one afresh when that has ended.
+func TestStockForksForWhoFindsNone(t *testing.T) {
+	st := newStocked(t, StockOptions{Way: WayFork, Max: 1}, Options{})
+	st.prepare(t)
+	var parent *jail.Parent
+	st.mu.Lock()
+	st.giving++ // nothing is made meanwhile
+	for _, k := range st.kinds {
+		parent = k.parent.Parent
+	}
+	st.mu.Unlock()
+	if _, ready := st.started(t, st.options(t, "a")); !ready {
+		t.Fatalf("the first found none: %+v", st.Stats())
+	}
+	s, ready := st.started(t, st.options(t, "b"))
+	if got := parentOf(t, s.Info().WorkerPID); ready || got != parent.Pid() {
+		t.Errorf("ready %v, child of %d and not of %d: %+v", ready, got, parent.Pid(), st.Stats())
+	}
+	if got := value(t, s, "open('own', 'w').write('mine'); __import__('os').getcwd()"); got != "'"+s.dir+"'" {
+		t.Errorf("it works in %s", got)
+	}
+	if r := run(t, s, "open('../a/own', 'w')"); r.Details.Error == nil {
+		t.Error("it writes to another's directory")
+	}
+	if err := syscall.Kill(parent.Pid(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-parent.Done()
+	s, ready = st.started(t, st.options(t, "c"))
+	if got := value(t, s, "6 * 7"); ready || got != "42" {
+		t.Errorf("without a parent: %s", got)
+	}
+	if got := st.Stats(); got.Failed == 0 || !strings.Contains(got.Why, "warm parent") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// parentOf is the parent of a process, on the host.
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "\nPPid:\t")
+	line, _, _ := strings.Cut(rest, "\n")
+	parent, err := strconv.Atoi(line)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parent
 }
 
 // TestStockStaysInItsBudget: without memory for a worker none is kept.

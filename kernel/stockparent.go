@@ -14,8 +14,9 @@ type StockWay string
 const (
 	// WayExec executes an interpreter for each: it has an address layout of its own.
 	WayExec StockWay = "exec"
-	// WayFork forks them from a warm interpreter, one for each kind of session, which is
-	// quicker and shares memory. It runs outside of any jail, without capabilities, and
+	// WayFork forks them from a warm interpreter, one for each kind of session, which
+	// spares them its start and shares its memory. A session that finds none ready gets
+	// one forked, too. The warm interpreter runs outside of any jail, without capabilities, and
 	// imports the interpreter's standard library alone; what it forks is confined, and
 	// witnessed, before site directories are looked at.
 	WayFork StockWay = "fork"
@@ -71,6 +72,23 @@ func (s *Session) forkedBy(p *jail.Parent) (*Session, error) {
 	var err error
 	model.start, err = model.jailTier()
 	return model, err
+}
+
+// makeForked has a parent fork the worker of a session that found none ready; nil where
+// there is no parent, or it cannot: the session starts one of its own then.
+func (s *Session) makeForked(ctx context.Context, parent *jail.Parent) (*worker, error) {
+	if parent == nil {
+		return nil, nil
+	}
+	s.parent = parent
+	defer func() { s.parent = nil }()
+	w, err := makeWorker(ctx, s)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("stock: fork a worker for %s: %w", s.name, err)
+		s.opts.Stock.failed(nil, err)
+		return nil, err
+	}
+	return w, err
 }
 
 // startWarm starts a parent for sessions like a model.

@@ -57,7 +57,8 @@ var errGone = errors.New("the worker has gone")
 // startWorker starts a generation, or takes a worker from stock, and waits until it is
 // ready.
 func startWorker(ctx context.Context, s *Session, generation int) (*worker, error) {
-	if w := s.opts.Stock.take(s); w != nil {
+	w, parent := s.opts.Stock.take(s)
+	if w != nil {
 		err := w.begin(ctx, s, generation, time.Now(), s.opts.StartTimeout/stockShare)
 		s.opts.Stock.given()
 		if err == nil {
@@ -73,7 +74,10 @@ func startWorker(ctx context.Context, s *Session, generation int) (*worker, erro
 		s.recordFailure(generation, err)
 	}
 	start := time.Now()
-	w, err := makeWorker(ctx, s)
+	w, err := s.makeForked(ctx, parent)
+	if w == nil {
+		w, err = makeWorker(ctx, s)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -76,7 +76,7 @@ func newServe(c *console) *cobra.Command {
 	set.DurationVar(&flags.bounds.Drain, "drain", flags.bounds.Drain, "how long running cells may go on when the server ends")
 	set.IntVar(&flags.stock.Workers, "stock", 0, "keep up to so many workers ready for each kind of session, which then starts at once; 0 for none")
 	set.StringVar(&flags.memory, "stock-memory", "512MiB", "memory that all workers that are kept ready may have")
-	set.StringVar(&flags.stock.Way, "stock-way", flags.stock.Way, "how they are made: exec, each with an address layout of its own, or fork, quicker and sharing memory and layout, where the profile allows it")
+	set.StringVar(&flags.stock.Way, "stock-way", flags.stock.Way, "how they are made: exec, each with an address layout of its own, or fork, of a warm one, which spares its start and shares its memory and layout, where the profile allows it")
 	flags.session.addCells(set)
 	set.StringVar(&flags.session.auditSync, "audit-sync", "bounds", "when records are forced to the disk: bounds (start and end), each or none")
 	set.StringVar(&flags.session.audit, "audit", "", "directory of the sessions' records, or none (default $XDG_STATE_HOME/cellblock/audit)")
