@@ -103,7 +103,7 @@ func (f *forked) fork(ctx context.Context, theirs *os.File) error {
 		calls = append(calls, writeCalls(len(calls), file, "0")...)
 	}
 	_, err = f.call(calls)
-	return err
+	return s.asStep(plan.OpFork, err)
 }
 
 // confine goes through the steps of the plan. The first of them are done by the child,

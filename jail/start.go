@@ -362,8 +362,13 @@ func (s *starting) explainSpawn(err error) error {
 	if errors.Is(err, syscall.EAGAIN) {
 		err = fmt.Errorf("%w: no more processes may be made: end some, or raise the limit of this user (ulimit -u) or of this service (TasksMax= of a systemd unit)", err)
 	}
+	return s.asStep(plan.OpSpawn, err)
+}
+
+// asStep is the error of a step of the launcher's own; nil for none.
+func (s *starting) asStep(op plan.Op, err error) error {
 	for _, st := range s.plan.StepsOf(plan.Launcher) {
-		if st.Op == plan.OpSpawn {
+		if st.Op == op && err != nil {
 			return &StepError{st, err}
 		}
 	}
