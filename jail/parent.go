@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -82,6 +83,7 @@ func StartParent(ctx context.Context, opt ParentOptions) (*Parent, error) {
 	cmd := exec.Command(opt.Argv[0], opt.Argv[1:]...)
 	cmd.Env, cmd.Dir, cmd.Stderr = opt.Env, "/", &p.said
 	cmd.ExtraFiles = []*os.File{theirs, source}
+	cmd.WaitDelay = time.Second // for what it has printed, which a process that it left could hold up
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
 	spawner.Do(func() { err = cmd.Start() })
 	theirs.Close() // so that its end is seen

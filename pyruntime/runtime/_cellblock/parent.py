@@ -1,6 +1,6 @@
 """A warm interpreter that forks workers, and what a forked one does until it is one.
 
-The launcher asks by lines of JSON; see PROTOCOL of package jail's Parent. This process
+The launcher asks by lines of JSON; see package jail's Parent. This process
 runs no foreign code, ever, and has one thread. A child goes by the launcher's list of
 system calls until it is confined, and only then becomes a worker.
 """
@@ -17,6 +17,7 @@ import select
 import signal
 import socket
 import sys
+import time
 
 _CONTROL, _CONVERSATION, _KEPT = 3, 4, 7  # descriptors of a child below _KEPT are its own
 _WARM = ("json", "pathlib", "re", "site", "subprocess")
@@ -73,7 +74,10 @@ class _Parent:
                         self.woken.recv(4096)
                     except BlockingIOError:
                         pass
-                    self._reap()
+                    if not self._reap():
+                        # A worker was stopped, or goes on again. Sessions can do that as
+                        # often as they like, and this is not their time.
+                        time.sleep(0.01)
                     continue
                 message, fds = self.lines.receive()
                 if message is None:
@@ -99,13 +103,16 @@ class _Parent:
         return 0
 
     def _reap(self):
+        """Tell of those that have ended; how many there were."""
+        found = 0
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
-                return
+                return found
             if pid == 0:
-                return
+                return found
+            found += 1
             self.lines.send({"pid": pid, "status": status})
 
 
