@@ -82,10 +82,8 @@ func TestSoak(t *testing.T) {
 	launchers := map[int]bool{os.Getpid(): true}
 	before, files, threads := leftovers(t, room, launchers), openFiles(t), runtime.NumGoroutine()
 	heap := heapNow()
-	for i, way := range bothWays {
-		if s.stocks[i], err = kernel.OpenStock(kernel.StockOptions{Sessions: room + "/sessions", Way: way, Max: 4, Log: failures}); err != nil {
-			t.Fatal(err)
-		}
+	if s.stock, err = kernel.OpenStock(kernel.StockOptions{Sessions: room + "/sessions", Max: 4, Log: failures}); err != nil {
+		t.Fatal(err)
 	}
 	start := time.Now()
 	until := start.Add(time.Duration(number(t, "CELLBLOCK_SOAK_MINUTES", 24*60)) * time.Minute)
@@ -103,17 +101,15 @@ func TestSoak(t *testing.T) {
 		})
 	}
 	all.Wait()
-	t.Logf("%d sessions with %d calls in %v; %v", done.Load(), s.calls.Load(), time.Since(start).Round(time.Second), s.counts())
-	for i, stock := range s.stocks {
-		stats := stock.Stats()
-		if err := stock.Close(); err != nil {
-			t.Errorf("stock: %v", err)
-		}
-		t.Logf("stock, %s: %d workers were given out, %d sessions found none, %d had none", bothWays[i], stats.Given, stats.Missed, stats.Unfit)
-		if stats.Failed > 0 {
-			said, _ := os.ReadFile(failures.Name())
-			t.Errorf("stock: %d workers could not be made or given out:\n%s", stats.Failed, said)
-		}
+	stats := s.stock.Stats()
+	if err := s.stock.Close(); err != nil {
+		t.Errorf("stock: %v", err)
+	}
+	t.Logf("%d sessions with %d calls in %v; %d workers of stock were given out, %d sessions found none, %d had none; %v",
+		done.Load(), s.calls.Load(), time.Since(start).Round(time.Second), stats.Given, stats.Missed, stats.Unfit, s.counts())
+	if stats.Failed > 0 {
+		said, _ := os.ReadFile(failures.Name())
+		t.Errorf("stock: %d workers could not be made or given out:\n%s", stats.Failed, said)
 	}
 
 	if more := grown(func() []string { return openFiles(t) }, files); more != nil {
@@ -160,8 +156,8 @@ func heapNow() uint64 {
 type soak struct {
 	t       *testing.T
 	room    string
-	overlay bool             // mode shadow can be had
-	stocks  [2]*kernel.Stock // one for each of bothWays
+	overlay bool // mode shadow can be had
+	stock   *kernel.Stock
 	calls   atomic.Int64
 
 	mu   sync.Mutex
@@ -209,7 +205,7 @@ func (k *soak) one(r *rand.Rand, i uint64, mode policy.Mode) {
 	defer os.RemoveAll(dir)
 	o := kernel.Options{PythonBin: pythonBin(), SessionDir: dir, CellTimeout: hang, StartTimeout: hang, Mode: policy.Enforce,
 		State: []string{k.room + "/state", k.room + "/audit"}, Runtime: k.room + "/state/runtime", Shadow: k.room + "/state/shadow",
-		Limits: policy.Limits{MemoryBytes: 128 << 20, Tasks: 64, OpenFiles: 256}, Stock: k.stocks[i%2]}
+		Limits: policy.Limits{MemoryBytes: 128 << 20, Tasks: 64, OpenFiles: 256}, Stock: k.stock}
 	switch n := r.IntN(10); {
 	case n < 2:
 		o.Mode = policy.Report

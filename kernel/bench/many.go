@@ -56,7 +56,7 @@ func (b *bench) throughput(ctx context.Context) (*Row, error) {
 	}
 	const warm = 1
 	r.Ways, err = turns(ctx, warm, rounds, ways)
-	// A rate says little without it: who finds no worker has one started afresh.
+	// A rate says little without it: who finds no worker waits until one is made.
 	for _, name := range fromStock {
 		r.note(name+": of 100 found a worker", ready[name], warm)
 	}
