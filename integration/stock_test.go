@@ -108,7 +108,8 @@ func TestFingerprintFromStock(t *testing.T) {
 				got, has := of(next())
 				dir := newDirIn(t, "/var/tmp")
 				want, needs := of(open(t, at(dir), mode(m), capped(200000)))
-				if way == kernel.WayFork {
+				// As root a session may change the interpreter in mode report: none is forked.
+				if way == kernel.WayFork && (m == "enforce" || os.Geteuid() != 0) {
 					want = strings.Replace(want, `'PPid:\t1'`, `'PPid:\t0'`, 1)
 					for module := range strings.FieldsSeq(needs) {
 						if !strings.Contains(has+" ", " "+module+" ") {

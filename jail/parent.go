@@ -174,7 +174,12 @@ func (p *Parent) read(ready chan<- struct{}) {
 // fork has a child made that gets these descriptors.
 func (p *Parent) fork(ctx context.Context, fds []int) error {
 	p.forking.Lock()
-	defer p.forking.Unlock()
+	answered := true
+	defer func() {
+		if answered {
+			p.forking.Unlock()
+		}
+	}()
 	p.mu.Lock()
 	released := p.released
 	p.mu.Unlock()
@@ -193,8 +198,16 @@ func (p *Parent) fork(ctx context.Context, fds []int) error {
 	case <-p.done:
 		return fmt.Errorf("warm parent: has ended: %s", p.said.text())
 	case <-ctx.Done():
-		// Its answer would be taken for the next one's.
-		_ = p.Close()
+		// Its answer must not be taken for the next one's. The child ends by itself, since
+		// nobody speaks to it; other workers of this parent are left alone.
+		answered = false
+		go func() {
+			defer p.forking.Unlock()
+			select {
+			case <-p.children:
+			case <-p.done:
+			}
+		}()
 		return context.Cause(ctx)
 	}
 }

@@ -230,6 +230,7 @@ type kind struct {
 	rests    time.Time  // until when nothing is tried
 	parent   warm       // of workers that are forked
 	starting sync.Mutex // held while the parent is started
+	told     bool       // why its workers are executed
 }
 
 func (k *kind) bytes() (sum int64) {

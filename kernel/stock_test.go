@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -401,6 +402,54 @@ func parentOf(t *testing.T, pid int) int {
 		t.Fatal(err)
 	}
 	return parent
+}
+
+// TestNoParentThatASessionCouldChange: the parent runs outside of any jail, so that an
+// interpreter that is not the system's own, or that some session of the kind may change,
+// is executed in the jail alone. What was planted in it never runs outside.
+func TestNoParentThatASessionCouldChange(t *testing.T) {
+	base := newStocked(t, StockOptions{}, Options{})
+	venv := base.room + "-venv"
+	t.Cleanup(func() { os.RemoveAll(venv) })
+	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", venv).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	writes := func(path string) *policy.Document {
+		return parsed(t, "version: 1\nname: x\nfs: {rules: [{path: \"${session}\", access: [write], effect: allow, reason: r}, {path: "+path+", access: [write], effect: allow, reason: r}]}\n")
+	}
+	for name, change := range map[string]func(*Options){
+		"a virtual environment":           func(o *Options) { o.PythonBin = venv },
+		"one that may be changed":         func(o *Options) { o.PythonBin, o.Policy = venv, writes(venv) },
+		"the system's, with a write rule": func(o *Options) { o.Policy = writes("/usr/local/lib") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStocked(t, StockOptions{Way: WayFork}, Options{})
+			o := st.options(t, "first")
+			change(&o)
+			if err := st.Prepare(t.Context(), o); err != nil {
+				t.Fatal(err)
+			}
+			st.mu.Lock()
+			for _, k := range st.kinds {
+				if k.parent.Parent != nil {
+					t.Error("it has a parent")
+				}
+			}
+			st.mu.Unlock()
+			if got := st.Stats(); got.Ready == 0 || !strings.Contains(got.Why, "workers are executed") {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	control := newStocked(t, StockOptions{Way: WayFork}, Options{})
+	control.prepare(t)
+	control.mu.Lock()
+	defer control.mu.Unlock()
+	for _, k := range control.kinds {
+		if k.parent.Parent == nil {
+			t.Errorf("control: the system's own has none: %s", control.stats.Why)
+		}
+	}
 }
 
 // TestStockStaysInItsBudget: without memory for a worker none is kept.

@@ -38,6 +38,10 @@ func (st *Stock) withParent(ctx context.Context, k *kind) (*Session, error) {
 	}
 	k.starting.Lock()
 	defer k.starting.Unlock()
+	if why := st.mayWarm(k.model); why != nil {
+		st.executed(k, why)
+		return k.model, nil
+	}
 	st.mu.Lock()
 	now := k.parent
 	st.mu.Unlock()
@@ -64,6 +68,18 @@ func (st *Stock) withParent(ctx context.Context, k *kind) (*Session, error) {
 	}
 	model, err := k.model.forkedBy(now.Parent)
 	return model, err
+}
+
+// executed tells once of a kind why its workers are executed although the way is fork.
+func (st *Stock) executed(k *kind, why error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	k.releaseParent()
+	st.stats.Why = "way fork: workers are executed: " + why.Error()
+	if st.options.Log != nil && !k.told {
+		fmt.Fprintln(st.options.Log, "stock:", st.stats.Why)
+	}
+	k.told = true
 }
 
 // forkedBy is a model whose workers a parent forks.
