@@ -44,12 +44,18 @@ func (w *writer) line(format string, args ...any) { fmt.Fprintf(&w.out, format+"
 func (w *writer) above(indent, id string) {
 	for _, c := range w.comments[id] {
 		w.line("%s", strings.TrimRight(indent+"# "+strings.Map(func(r rune) rune {
-			if r < ' ' || r == 0x7f || r == 0x85 || r == 0x2028 || r == 0x2029 || r == 0xfeff {
-				return '\ufffd'
+			if asItIs(r) && r != 0x2028 && r != 0x2029 {
+				return r
 			}
-			return r
+			return '\ufffd'
 		}, c), " "))
 	}
+}
+
+// asItIs says whether a character may stand in a YAML document and ends no line there; see
+// c-printable of YAML 1.2.2, section 5.1. A byte order mark may not stand within.
+func asItIs(r rune) bool {
+	return r >= ' ' && r <= '~' || r >= 0xa0 && r <= 0xfffd && r != 0xfeff || r >= 0x10000
 }
 
 // quote is a text between double quotes, which YAML reads as JSON does.
@@ -58,8 +64,15 @@ func quote(text string) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	_ = e.Encode(text) // a string always encodes
-	// What YAML does not take as it is, or takes for the end of a line.
-	return strings.NewReplacer("\x7f", `\u007f`, "\u0085", `\u0085`, "\ufeff", `\ufeff`).Replace(strings.TrimSuffix(b.String(), "\n"))
+	var escaped strings.Builder
+	for _, r := range strings.TrimSuffix(b.String(), "\n") {
+		if asItIs(r) {
+			escaped.WriteRune(r)
+		} else {
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		}
+	}
+	return escaped.String()
 }
 
 // flow is a mapping in one line; pairs without a value are left out.

@@ -112,7 +112,7 @@ func TestADocumentIsWrittenAsItIsRead(t *testing.T) {
 
 // FuzzYAML: texts of any origin go into a suggested policy's reasons and paths.
 func FuzzYAML(f *testing.F) {
-	for _, s := range []string{"plain", "a: b", "# c", "\u2028", "\x7f", "\ufeff", "\"\\", "${x}", "é\U0001f600", "\xff", "- a\tb", "a\nb"} {
+	for _, s := range []string{"plain", "a: b", "# c", "\u2028", "\u0080\u0085\u0088\u009f\u00a0", "\ufffe\uffff\U0010ffff", "\x7f", "\ufeff", "\"\\", "${x}", "é\U0001f600", "\xff", "- a\tb", "a\nb"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
