@@ -86,7 +86,7 @@ FUZZTIME ?= 20s
 fuzz: deps ## each fuzz target for FUZZTIME, and the wire with a live launcher
 	@set -e; for dir in $$(grep -rlE '^func Fuzz' --include=*_test.go . | xargs -n1 dirname | sort -u); do \
 	for t in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]+' $$dir/*_test.go | sed 's/func //'); do \
-	echo "$$dir $$t"; go test -run='^$$' -fuzz="^$$t$$" -fuzztime=$(FUZZTIME) $$dir; done; done
+	echo "$$dir $$t"; go test -run='^$$' -fuzz="^$$t$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=10x $$dir; done; done
 	CELLBLOCK_SOAK=$(FUZZTIME) go test -timeout 0 -run WorkersThatSpeakTheWireAtRandom ./kernel
 
 clean: ## what build made
