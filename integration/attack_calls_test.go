@@ -62,6 +62,10 @@ verdict = in_child(lambda: raw(%d, raw(%d, os.getpid(), 0), %d))`, unix.SYS_SETN
 		attack{name: "the owner of a namespace", refused: no, code: `
 import fcntl
 verdict = in_child(lambda: fcntl.ioctl(os.open("/proc/self/ns/uts", os.O_RDONLY), 0xb701))`},
+		attack{name: "a child for the parent", refused: no, code: fmt.Sprintf(`
+def sibling():
+    if raw(%d, %d, 0, 0, 0, 0) == 0: os._exit(0)
+verdict = in_child(sibling)`, unix.SYS_CLONE, unix.CLONE_PARENT|int(unix.SIGCHLD))},
 		attack{name: "clone3 of any kind", refused: []string{"ENOSYS"}, code: call(435, ", 0, 0")},
 		attack{name: "setns", where: namespaced, refused: no, code: fmt.Sprintf(`
 verdict = in_child(lambda: raw(%d, os.open("/proc/self/ns/uts", os.O_RDONLY), 0))`, unix.SYS_SETNS)},

@@ -52,6 +52,8 @@ func pinnedBoth() []pin {
 		{"fcntl", [6]uint64{0, unix.F_SETLEASE}, eperm},
 		{"fcntl", [6]uint64{0, unix.F_SETLK}, retAllow},
 		{"mknodat", [6]uint64{0, 0, unix.S_IFIFO | 0o600}, retAllow},
+		{"clone", [6]uint64{unix.CLONE_PARENT | uint64(unix.SIGCHLD)}, eperm},
+		{"clone", [6]uint64{unix.CLONE_PARENT | uint64(unix.SIGCHLD) | high}, eperm},
 		{"mknodat", [6]uint64{0, 0, unix.S_IFSOCK | 0o600}, retAllow},
 		{"mknodat", [6]uint64{0, 0, unix.S_IFREG | 0o600}, retAllow},
 		{"mknodat", [6]uint64{0, 0, unix.S_IFCHR | 0o600}, eperm},
