@@ -10,7 +10,6 @@ import (
 
 	"cellblock/kernel/extension"
 	"cellblock/kernel/host"
-	"cellblock/policy"
 	"cellblock/pyruntime"
 )
 
@@ -107,7 +106,7 @@ func (s *Session) extensionLaunch(e *extensions) (extension.Launch, error) {
 	if err != nil {
 		return extension.Launch{}, err
 	}
-	source, err := storedSource(extensionSource, s.opts.Runtime, python, s.dir)
+	source, err := storedSource(extensionSource, s.opts.Runtime, python, s.changeable)
 	if err != nil {
 		if e.temp, err = newTempDir(); err != nil {
 			return extension.Launch{}, err
@@ -139,13 +138,8 @@ func (s *Session) extensionPython() (string, error) {
 		return "", fmt.Errorf("python %q: %w", python, err)
 	}
 	for _, path := range []string{python, real} {
-		if policy.Within(s.dir, path) {
-			return "", fmt.Errorf("python %q: lies where cells can change it, and would run outside of the jail: name another interpreter for extensions", python)
-		}
-		for _, r := range s.policy.Allow {
-			if s.opts.Tier == TierJail && r.Access&policy.AccessWrite != 0 && policy.Within(r.Path, path) {
-				return "", fmt.Errorf("python %q: lies beneath %s, where cells can change it, and would run outside of the jail: name another interpreter for extensions", python, r.Path)
-			}
+		if place := s.changeable(path); place != "" {
+			return "", fmt.Errorf("python %q: lies beneath %s, where cells can change it, and would run outside of the jail: name another interpreter for extensions", python, place)
 		}
 	}
 	return python, nil

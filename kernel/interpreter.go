@@ -131,6 +131,20 @@ func askScript(path string) (string, error) {
 	return found, nil
 }
 
+// changeable is the place in which sessions like this one may change a path; empty for one
+// that they may not.
+func (s *Session) changeable(path string) string {
+	if policy.Within(s.dir, path) {
+		return s.dir
+	}
+	for _, r := range s.policy.Allow {
+		if s.opts.Tier == TierJail && r.Access&policy.AccessWrite != 0 && policy.Within(r.Path, path) {
+			return r.Path
+		}
+	}
+	return ""
+}
+
 func firstLine(s string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
 	return line

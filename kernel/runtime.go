@@ -11,7 +11,6 @@ import (
 	"syscall"
 	"time"
 
-	"cellblock/policy"
 	"cellblock/pyruntime"
 )
 
@@ -21,13 +20,14 @@ import (
 // read-only view of them.
 
 // compile is told what to compile, so that nothing is looked for. PEP 552's
-// unchecked kind, because the directory's name already is the digest of the source.
+// unchecked kind, because the directory's name already is the digest of the source. The
+// code has no path in it, which would be the launcher's.
 const compile = `import os, py_compile, sys
 for package in sys.argv[1:]:
     for name in sorted(os.listdir(package)):
         if name.endswith(".py"):
             path = os.path.join(package, name)
-            py_compile.compile(path, None, path, True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+            py_compile.compile(path, None, name, True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
 `
 
 // unused is how long a runtime that nobody has started is kept.
@@ -49,8 +49,8 @@ var (
 // from the store, made there now, or else in temp, where it lasts for one
 // generation and is compiled by the worker. An interpreter that a cell may have
 // changed is never run outside of a jail, so nothing is kept for it.
-func runtimeDir(store, python, sessionDir, temp string) (string, error) {
-	if kept, err := storedSource(workerSource, store, python, sessionDir); err == nil {
+func runtimeDir(store, python string, changeable func(path string) string, temp string) (string, error) {
+	if kept, err := storedSource(workerSource, store, python, changeable); err == nil {
 		return kept, nil
 	}
 	own := filepath.Join(temp, "runtime")
@@ -60,19 +60,19 @@ func runtimeDir(store, python, sessionDir, temp string) (string, error) {
 	return own, pyruntime.WriteTo(own)
 }
 
-func storedSource(source keptSource, store, python, sessionDir string) (string, error) {
+func storedSource(source keptSource, store, python string, changeable func(path string) string) (string, error) {
 	real, err := filepath.EvalSymlinks(python)
 	if err != nil {
 		return "", err
 	}
-	if store == "" || policy.Within(sessionDir, real) || policy.Within(sessionDir, python) {
+	if store == "" || changeable(real) != "" || changeable(python) != "" {
 		return "", os.ErrNotExist
 	}
 	info, err := os.Stat(real)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d", source.digest(), real, info.Size(), info.ModTime().UnixNano()))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%s\x00%d\x00%d", source.digest(), compile, real, info.Size(), info.ModTime().UnixNano()))
 	kept := filepath.Join(store, hex.EncodeToString(sum[:16]))
 	if _, err := os.Lstat(kept); err != nil {
 		if err := makeRuntime(source, python, store, kept); err != nil {

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -34,6 +35,9 @@ func TestRuntimeIsKeptInTheLaunchersState(t *testing.T) {
 		if got := value(t, s, fmt.Sprintf("names(%q), names(%q), os.path.exists(%q)", home, state, options.Runtime)); got != "(['secret', 'state'], 'refused', False)" {
 			t.Errorf("%s: what a session sees of the launcher's state: %s", mode, got)
 		}
+		if got := value(t, s, fmt.Sprintf("%q.encode() in open(sys.modules['_cellblock.serve'].__cached__, 'rb').read(), sys.modules['_cellblock.serve'].main.__code__.co_filename == sys.modules['_cellblock.serve'].__file__", filepath.Base(home))); got != "(False, True)" {
+			t.Errorf("%s: the launcher's path is in the byte code, and the worker's path of the source: %s", mode, got)
+		}
 		for _, where := range []string{`"` + state + `/"`, `os.path.dirname(sys.modules["_cellblock.serve"].__file__) + "/"`} {
 			r := run(t, s, `open(`+where+` + "planted.py", "w")`)
 			if !r.IsError || r.Details.Error.Name != "OSError" && r.Details.Error.Name != "PermissionError" {
@@ -49,5 +53,24 @@ func TestRuntimeIsKeptInTheLaunchersState(t *testing.T) {
 	}
 	if _, err := Open(Options{SessionDir: t.TempDir(), Runtime: filepath.Join(home, "elsewhere")}); err == nil {
 		t.Error("a store outside the launcher's state was accepted")
+	}
+}
+
+// An interpreter that a policy lets sessions change is run in jails alone: nothing of theirs
+// is kept for it.
+func TestAChangeableInterpreterIsNotRunOutside(t *testing.T) {
+	needStage(t)
+	state, environment := t.TempDir(), filepath.Join(t.TempDir(), "environment")
+	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", environment).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	document := func(effect string) *policy.Document {
+		return parsed(t, "version: 1\nname: x\nfs: {rules: [{path: \"${session}\", access: [write], effect: allow, reason: r}, {path: \""+environment+"\", access: [write], effect: "+effect+", reason: r}]}\n")
+	}
+	for effect, want := range map[string]string{"allow": "False", "deny": "True"} {
+		s := open(t, Options{PythonBin: environment, Mode: policy.Enforce, Policy: document(effect), State: []string{state}, Runtime: filepath.Join(state, "runtime")})
+		if got := value(t, s, `os.path.exists(sys.modules["_cellblock.serve"].__cached__)`); got != want {
+			t.Errorf("%s: byte code that it was run for outside of its jail: %s", effect, got)
+		}
 	}
 }

@@ -149,7 +149,7 @@ func makeWorker(ctx context.Context, s *Session) (made *worker, err error) {
 	if err := s.layer.ready(s); err != nil {
 		return nil, err
 	}
-	source, err := runtimeDir(s.opts.Runtime, python, s.dir, temp.path)
+	source, err := runtimeDir(s.opts.Runtime, python, s.changeable, temp.path)
 	if err != nil {
 		return nil, err
 	}
