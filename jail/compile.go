@@ -277,4 +277,5 @@ func (c *compiler) spawn() {
 	c.plan.Namespaces = flags
 	c.launcher(plan.Step{Op: plan.OpSpawn, Names: names,
 		Reason: "one clone makes the stage in all namespaces and in its cgroup at once; the stage dies with the launcher"})
+	c.launcher(plan.Step{Op: plan.OpOOM, Num: oomScore, Reason: "when the host runs out of memory the jail goes first; by the launcher, which may be able to make it final"})
 }

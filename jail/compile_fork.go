@@ -16,21 +16,19 @@ func (c *compiler) forked() {
 	c.launcher(plan.Step{Op: plan.OpFork, Path: c.spec.Argv[0],
 		Reason: "a process of a warm parent's memory, which has run no foreign code; it enters the jail's cgroup first"})
 	own := slices.Clone(c.plan.Steps[c.restricting:])
-	named := func(op plan.Op) bool { return op == plan.OpOOM || op == plan.OpCloseFDs }
 	add := func(s plan.Step) {
 		s.Side = plan.Fork
 		c.plan.Steps = append(c.plan.Steps, s)
 	}
-	// While its files in proc are its own, and what it brings is still to be seen.
 	for _, s := range own {
-		if named(s.Op) {
+		if s.Op == plan.OpCloseFDs { // what it brings is not for the jail
 			add(s)
 		}
 	}
 	add(plan.Step{Op: plan.OpJoin, Reason: "all namespaces of the stage at once, its user and group; a pid of its namespace by one more fork"})
 	for _, s := range own {
 		switch {
-		case named(s.Op) || s.Op == plan.OpAdopt || s.Side != plan.Stage:
+		case s.Op == plan.OpCloseFDs || s.Op == plan.OpAdopt || s.Side != plan.Stage:
 		case s.Op == plan.OpUndumpable:
 			add(plan.Step{Op: plan.OpDumpable, Reason: "the worker reads its own files in proc, as a program that was executed does"})
 		case s.Op == plan.OpLandlock:

@@ -29,7 +29,6 @@ func (c *compiler) restrict() {
 	c.restricting = len(c.plan.Steps)
 	c.rlimits()
 	c.stage(plan.Step{Op: plan.OpKeyring, Reason: "keys of the launcher's session stay out of reach"})
-	c.stage(plan.Step{Op: plan.OpOOM, Num: 500, Reason: "when the host runs out of memory the jail goes first"})
 	c.stage(plan.Step{Op: plan.OpCloseFDs, Reason: "no descriptor of the launcher's or of the set-up lives on"})
 	c.stage(plan.Step{Op: plan.OpDropCaps, Names: []string{"bounding", "ambient", "inheritable", "permitted", "effective"},
 		Reason: "no capability in any set, and none to be had again"})

@@ -73,7 +73,12 @@ func (s *starting) forkWorker(ctx context.Context) (*Process, error) {
 	}
 	s.forked = f
 	s.tellDegraded()
-	return s.born(f.pidfd)
+	process, err := s.born(f.pidfd)
+	if err != nil {
+		s.opt.Parent.forget(f.pid, f.status)
+		unix.Close(f.own)
+	}
+	return process, err
 }
 
 // fork makes the child, which is outside of the jail, and has it enter the jail's group.

@@ -68,8 +68,6 @@ func callsOf(p *plan.Plan, st plan.Step) ([]rawCall, error) {
 		return []rawCall{{Number: number, Args: args, name: name, object: object}}
 	}
 	switch st.Op {
-	case plan.OpOOM:
-		return writeCalls(0, "/proc/self/oom_score_adj", strconv.FormatUint(st.Num, 10)), nil
 	case plan.OpCloseFDs:
 		return one("close_range", "inherited descriptors", unix.SYS_CLOSE_RANGE, firstForeignFD, ^uint32(0), 0), nil
 	case plan.OpJoin:

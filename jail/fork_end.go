@@ -14,9 +14,6 @@ type ending struct {
 	known  bool
 }
 
-// statusWait bounds the wait for the parent's word on a worker that has ended.
-const statusWait = 5 * time.Second
-
 // watchForked waits for the end of a forked worker, of which the stage hears nothing, and
 // then ends the stage and what is left of the jail.
 func (p *Process) watchForked() {
@@ -31,17 +28,20 @@ func (p *Process) watchForked() {
 	// Who ended the jail as a whole ended the worker with it: that is no word on the worker.
 	whole := p.control.hungUp()
 	var e ending
-	late := time.NewTimer(statusWait)
+	late := time.NewTimer(parentWait)
 	defer late.Stop()
 	parent := f.start.opt.Parent
 	select {
 	case e.status, e.known = <-f.status:
-	case <-parent.Done():
+	case <-late.C:
+		_ = parent.Close() // until the worker was waited for, its jail cannot end
+	case <-parent.Gone():
+	}
+	if !e.known {
 		select {
 		case e.status, e.known = <-f.status:
 		default:
 		}
-	case <-late.C:
 	}
 	parent.forget(f.pid, f.status)
 	e.known = e.known && !whole

@@ -25,7 +25,7 @@ func startParent(t testing.TB) *Parent {
 	if err := pyruntime.WriteTo(dir); err != nil {
 		t.Fatal(err)
 	}
-	p, err := StartParent(t.Context(), ParentOptions{Argv: pyruntime.ParentCommand(python, "/proc/self/fd/4", 3), Env: []string{"PATH=/usr/bin:/bin"}, Source: dir})
+	p, err := StartParent(t.Context(), ParentOptions{Argv: pyruntime.ParentCommand(python, "/proc/self/fd/4", 3, 5), Env: []string{"PATH=/usr/bin:/bin"}, Source: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,59 +218,121 @@ func TestEveryCallOfAForkedWorkerMayFail(t *testing.T) {
 		t.Errorf("%d of %d calls ended the start", failed, all)
 	}
 	parent.mu.Lock()
-	waited, live := len(parent.waits), parent.live
+	waited := len(parent.waits)
 	parent.mu.Unlock()
-	if waited > 1 || live > 1 {
-		t.Errorf("%d workers are waited for, %d live", waited, live)
+	if waited > 1 {
+		t.Errorf("%d workers are waited for", waited)
 	}
 }
 
-// TestParentsEnd: a worker outlives its parent, whose word on its end is then missing; a
-// released parent ends with the last of its workers.
+// TestParentsEnd: workers outlive either process of their parent; how they end is known as
+// long as the one that waits for them is there, and a parent that forks no more ends with
+// the last of them.
 func TestParentsEnd(t *testing.T) {
+	p := compiled(t, forkedSpec(t))
+	for name, end := range map[string]func(*Parent){
+		"released":             (*Parent).Release,
+		"the warm one killed":  func(p *Parent) { _ = syscall.Kill(p.Pids()[1], syscall.SIGKILL) },
+		"the warm one stopped": func(p *Parent) { _ = syscall.Kill(p.Pids()[1], syscall.SIGSTOP) },
+	} {
+		parent := startParent(t)
+		process, wire, err := startForked(t, parent, p)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		end(parent)
+		if _, _, err := startForked(t, parent, p); err == nil || !strings.Contains(err.Error(), "warm parent") {
+			t.Errorf("%s: forked of it: %v", name, err)
+		}
+		within(t, name+": it forks no more", parent.Done())
+		select {
+		case <-parent.Gone():
+			t.Errorf("%s: it ended before its worker", name)
+		case <-time.After(50 * time.Millisecond):
+		}
+		if got := ask(t, wire, `str(6 * 7)`); !strings.Contains(got, `"42"`) {
+			t.Errorf("%s: its worker says %s", name, got)
+		}
+		_ = ask(t, wire, `__import__("os")._exit(7)`)
+		if got := process.Wait().Cause(); got != "exit code 7" {
+			t.Errorf("%s: its worker: %s", name, got)
+		}
+		within(t, name+": it ends with its last worker", parent.Gone())
+	}
+	for name, signal := range map[string]syscall.Signal{"the one that waits killed": syscall.SIGKILL, "the one that waits stopped": syscall.SIGSTOP} {
+		parent := startParent(t)
+		process, wire, err := startForked(t, parent, p)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		_ = syscall.Kill(parent.Pids()[0], signal)
+		if got := ask(t, wire, `str(6 * 7)`); !strings.Contains(got, `"42"`) {
+			t.Errorf("%s: its worker says %s", name, got)
+		}
+		process.Kill()
+		within(t, name+": the jail ends", process.Done())
+		if got := process.Wait(); got.Err == nil {
+			t.Errorf("%s: nobody could tell how it ended: %+v", name, got)
+		}
+		within(t, name+": it forks no more", parent.Done())
+	}
+}
+
+// TestAbandonedBesideAStoppedParent: a start that is given up ends although nobody waits for
+// what was forked for it.
+func TestAbandonedBesideAStoppedParent(t *testing.T) {
 	parent := startParent(t)
 	p := compiled(t, forkedSpec(t))
+	if err := syscall.Kill(parent.Pids()[0], syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		const last = 40 // a call after the fork into the jail
+		if _, _, err := startFailing(t, parent, p, last); err == nil {
+			t.Error("it started, although a call has failed")
+		}
+	}()
+	within(t, "the start", ended)
+}
+
+// TestForksThatNobodyWaitsFor: a cancelled one takes no answer from the next.
+func TestForksThatNobodyWaitsFor(t *testing.T) {
+	parent := startParent(t)
+	p := compiled(t, forkedSpec(t))
+	_ = syscall.Kill(parent.Pids()[1], syscall.SIGSTOP)
+	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	fd := int(null.Fd())
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		if err := parent.fork(ctx, []int{fd, fd, fd, fd, fd, fd}); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a fork of a stopped parent: %v", err)
+		}
+		cancel()
+	}
+	_ = syscall.Kill(parent.Pids()[1], syscall.SIGCONT)
 	process, wire, err := startForked(t, parent, p)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Kill(parent.Pid(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	<-parent.Done()
 	if got := ask(t, wire, `str(6 * 7)`); !strings.Contains(got, `"42"`) {
-		t.Errorf("without its parent it says %s", got)
+		t.Errorf("it says %s", got)
 	}
 	process.Kill()
-	if got := process.Wait(); got.Err == nil {
-		t.Errorf("nobody could tell how it ended: %+v", got)
-	}
-	if _, _, err := startForked(t, parent, p); err == nil || !strings.Contains(err.Error(), "warm parent") {
-		t.Errorf("forked of a parent that has ended: %v", err)
-	}
+	process.Wait()
+}
 
-	released := startParent(t)
-	process, wire, err = startForked(t, released, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	released.Release()
-	if _, _, err := startForked(t, released, p); err == nil {
-		t.Error("a released parent forks")
-	}
+func within(t *testing.T, what string, happens <-chan struct{}) {
+	t.Helper()
 	select {
-	case <-released.Done():
-		t.Error("it ended before its worker")
-	case <-time.After(50 * time.Millisecond):
-	}
-	_ = ask(t, wire, `__import__("os")._exit(7)`)
-	if got := process.Wait().Cause(); got != "exit code 7" {
-		t.Errorf("its worker: %s", got)
-	}
-	select {
-	case <-released.Done():
-	case <-time.After(20 * time.Second):
-		t.Error("it does not end with its last worker")
+	case <-happens:
+	case <-time.After(30 * time.Second):
+		t.Fatalf("%s: not within 30 s", what)
 	}
 }
 

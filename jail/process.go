@@ -239,8 +239,10 @@ func (p *Process) SignalGroup(sig syscall.Signal) error {
 	if !errors.Is(err, unix.EINVAL) {
 		return err
 	}
-	// The worker leads its group, and its number is not given out again while the
-	// stage has not waited for it: look that it is there, then use it.
+	// The worker leads its group, and its number is not given out again while nobody
+	// has waited for it: look that it is there, then use it. Between the two an executed
+	// worker's end is for the stage to wait for, and a forked one's for its parent; then the
+	// number could become another group's only by all numbers having been given out.
 	if err := p.Signal(0); err != nil {
 		return err
 	}

@@ -351,7 +351,7 @@ func (s *starting) spawnStage() error {
 		s.pid = 0
 		return s.explainSpawn(err)
 	}
-	return nil
+	return s.asStep(plan.OpOOM, raiseOOM(s.pid))
 }
 
 func (s *starting) explainSpawn(err error) error {
@@ -505,6 +505,9 @@ func (s *starting) abandon() {
 	}
 	if s.pid > 0 {
 		_ = syscall.Kill(s.pid, syscall.SIGKILL)
+		if s.opt.Parent != nil {
+			s.opt.Parent.unblock(s.pidfd)
+		}
 		waitPid(s.pid)
 	}
 	if s.pidfd >= 0 {

@@ -460,11 +460,7 @@ func (st *Stock) makeOf(ctx context.Context, k *kind) (*worker, int64, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, k.model.opts.StartTimeout)
 	defer cancel()
-	model, err := st.withParent(limited, k)
-	if err != nil {
-		return nil, 0, err
-	}
-	w, err := makeWorker(limited, model)
+	w, err := st.makeWith(limited, k)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -480,6 +476,21 @@ func (st *Stock) makeOf(ctx context.Context, k *kind) (*worker, int64, error) {
 		return nil, 0, err
 	}
 	return w, size, nil
+}
+
+// makeWith makes a worker of a kind, with the kind's parent if it is to be forked. A parent
+// that has ended is no reason to have none: the next one is started at once.
+func (st *Stock) makeWith(ctx context.Context, k *kind) (*worker, error) {
+	for again := true; ; again = false {
+		model, err := st.withParent(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		w, err := makeWorker(ctx, model)
+		if err == nil || !again || model.parent == nil || !model.parent.Ended() {
+			return w, err
+		}
+	}
 }
 
 // missing is the kind that lacks most workers of those that memory allows, and none while

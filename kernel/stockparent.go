@@ -45,15 +45,11 @@ func (st *Stock) withParent(ctx context.Context, k *kind) (*Session, error) {
 	st.mu.Lock()
 	now := k.parent
 	st.mu.Unlock()
-	if now.Parent != nil {
-		select {
-		case <-now.Done():
-			st.mu.Lock()
-			k.releaseParent()
-			st.mu.Unlock()
-			now = warm{}
-		default:
-		}
+	if now.Parent != nil && now.Ended() {
+		st.mu.Lock()
+		k.releaseParent()
+		st.mu.Unlock()
+		now = warm{}
 	}
 	if now.Parent == nil {
 		if now, err = startWarm(ctx, k.model); err != nil {
@@ -117,20 +113,24 @@ func startWarm(ctx context.Context, s *Session) (warm, error) {
 	if err != nil {
 		return warm{}, err
 	}
-	source, err := runtimeDir(s.opts.Runtime, python, s.dir, temp.path)
+	source, err := runtimeDir(s.opts.Runtime, python, s.changeable, temp.path)
 	if err != nil {
 		temp.remove()
 		return warm{}, err
 	}
 	const shown = "/proc/self/fd/4" // by number, so that no worker learns its name
-	p, err := jail.StartParent(ctx, jail.ParentOptions{Argv: pyruntime.ParentCommand(python, shown, wireNumber), Env: s.environment(), Source: source})
+	p, err := jail.StartParent(ctx, jail.ParentOptions{Argv: pyruntime.ParentCommand(python, shown, 3, 5), Env: s.environment(), Source: source})
 	if err != nil {
 		temp.remove()
 		return warm{}, fmt.Errorf("way fork: %w", err)
 	}
-	w := warm{Parent: p, temp: temp, bytes: expectedBytes}
-	if size, err := pssOf(p.Pid()); err == nil {
-		w.bytes = size
+	w := warm{Parent: p, temp: temp}
+	for _, pid := range p.Pids() {
+		size, err := pssOf(pid)
+		if err != nil {
+			size = expectedBytes
+		}
+		w.bytes += size
 	}
 	return w, nil
 }

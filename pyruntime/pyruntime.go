@@ -48,9 +48,9 @@ func Command(python, dir string, fd int) []string {
 }
 
 // ParentCommand starts a warm parent, from which workers are forked: python is the
-// interpreter, dir where WriteTo put the source, fd the number of its control's
-// descriptor. Without site directories (-S), since it is in no jail; its workers look at
-// theirs. The rest is as in Command.
-func ParentCommand(python, dir string, fd int) []string {
-	return []string{python, "-I", "-S", "-B", "-X", "utf8", filepath.Join(dir, "parent.py"), strconv.Itoa(fd)}
+// interpreter, dir where WriteTo put the source, control and ends the numbers of the
+// descriptors on which it is asked and tells of ends. Without site directories (-S), since
+// it is in no jail; its workers look at theirs. The rest is as in Command.
+func ParentCommand(python, dir string, control, ends int) []string {
+	return []string{python, "-I", "-S", "-B", "-X", "utf8", filepath.Join(dir, "parent.py"), strconv.Itoa(control), strconv.Itoa(ends)}
 }

@@ -102,7 +102,7 @@ const (
 	OpRlimit Op = "rlimit"
 	// OpKeyring joins a new, anonymous session keyring.
 	OpKeyring Op = "keyring"
-	// OpOOM sets the worker's oom_score_adj to Num.
+	// OpOOM raises the stage's oom_score_adj to Num at least; all of the jail inherit it.
 	OpOOM Op = "oom"
 	// OpCloseFDs closes every descriptor but the named ones.
 	OpCloseFDs Op = "closefds"

@@ -57,18 +57,6 @@ func (s *stage) keyring(*plan.Step) error {
 	return err
 }
 
-func (s *stage) oom(st *plan.Step) error {
-	const path = "/proc/self/oom_score_adj"
-	fd, err := call("open", path, syscall.SYS_OPENAT, atFDCWD, uintptr(unsafe.Pointer(cstr(path))), syscall.O_WRONLY|syscall.O_CLOEXEC, 0, 0)
-	if err != nil {
-		return err
-	}
-	defer syscall.Close(fd)
-	text := []byte(utoa(st.Num))
-	_, err = call("write", path, syscall.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)), 0, 0)
-	return err
-}
-
 func (s *stage) closeFDs(*plan.Step) error {
 	return closeFrom(wireFD + 1)
 }

@@ -71,7 +71,6 @@ var steps = map[plan.Op]func(*stage, *plan.Step) error{
 	plan.OpHostname:   (*stage).hostname,
 	plan.OpRlimit:     (*stage).rlimit,
 	plan.OpKeyring:    (*stage).keyring,
-	plan.OpOOM:        (*stage).oom,
 	plan.OpCloseFDs:   (*stage).closeFDs,
 	plan.OpUndumpable: (*stage).undumpable,
 	plan.OpDropCaps:   (*stage).dropCaps,

@@ -44,43 +44,39 @@ class Parent:
 
     def __init__(self):
         ours, theirs = socket.socketpair()
+        heard, told = socket.socketpair()
         source = os.open(os.path.dirname(BOOT), os.O_RDONLY)
-        begin = "import os, sys; os.dup2(%d, 3); os.dup2(%d, 4); os.execv(sys.argv[1], sys.argv[1:])"
-        high = [os.dup2(theirs.fileno(), 203), os.dup2(source, 204)]
+        begin = "import os, sys; os.dup2(%d, 3); os.dup2(%d, 4); os.dup2(%d, 5); os.execv(sys.argv[1], sys.argv[1:])"
+        high = [os.dup2(theirs.fileno(), 203), os.dup2(source, 204), os.dup2(told.fileno(), 205)]
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", begin % tuple(high), sys.executable, "-I", "-S", "-B", "-X", "utf8", "/proc/self/fd/4/parent.py", "3"],
+            [sys.executable, "-I", "-S", "-c", begin % tuple(high), sys.executable, "-I", "-S", "-B", "-X", "utf8", "/proc/self/fd/4/parent.py", "3", "5"],
             pass_fds=high, stdin=subprocess.DEVNULL, cwd="/", env={"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": "/nowhere"})
         for fd in high + [source]:
             os.close(fd)
         theirs.close()
-        self.line = Line(ours)
+        told.close()
+        self.line, self.ends = Line(ours), Line(heard)
         self.ended = {}
         self.changed = threading.Condition()
-        self.children = []
-        assert self.line.receive() == {"ready": True}
+        assert self.ends.receive() == {"ready": self.process.pid}
+        self.pid = self.line.receive()["ready"]
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self):
         while True:
             try:
-                message = self.line.receive()
+                message = self.ends.receive()
             except (EOFError, OSError):
                 return
             with self.changed:
-                if "child" in message:
-                    self.children.append(message["child"])
-                else:
-                    self.ended[message["pid"]] = message["status"]
+                self.ended[message["pid"]] = message["status"]
                 self.changed.notify_all()
 
     def fork(self, wire, out, err, directory):
         """A worker with these descriptors, and nothing given up."""
         ours, theirs = socket.socketpair()
         null = os.open("/dev/null", os.O_RDWR)
-        self.line.tell({"fork": True}, [null, out, err, wire, theirs.fileno()])
-        with self.changed:
-            self.changed.wait_for(lambda: self.children)
-            self.children.pop()
+        assert self.line.ask({"fork": True}, [null, out, err, wire, theirs.fileno()])["child"] > 0
         os.close(null)
         theirs.close()
         with ours:
@@ -92,9 +88,9 @@ class Parent:
         return Process(self, pid)
 
     def close(self):
-        self.line.sock.shutdown(socket.SHUT_RDWR)  # which its listener notices
         self.line.sock.close()
         self.process.wait(10)
+        self.ends.sock.close()  # the listener has seen its end
 
 
 class Process:
@@ -124,6 +120,6 @@ class ForkedHost(Host):
     parent = None  # of all of them
 
     def spawn(self, theirs, out, err):
-        if ForkedHost.parent is None:
+        if self.parent is None:
             ForkedHost.parent = Parent()
         return self.parent.fork(theirs.fileno(), out, err, self.directory)

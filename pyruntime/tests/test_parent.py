@@ -1,14 +1,13 @@
 """Workers that a warm parent has forked: all that is asked of executed ones, and more."""
 
 import os
-import subprocess
-import sys
+import signal
 import unittest
 
 import test_cells
 import test_worker
 from client import Host
-from parent_client import ForkedHost
+from parent_client import ForkedHost, Parent
 
 
 def tearDownModule():
@@ -37,7 +36,7 @@ class Forked(unittest.TestCase):
     def test_it_is_as_one_that_was_executed(self):
         for code in ("import sys; sys.path", "sys.argv", "sorted(set(globals()) - {'sys'})", "__import__('gc').get_threshold()", "exit.__class__.__name__", "help.__class__.__name__",
                      "sys.prefix, sys.exec_prefix, sys.executable", "__import__('os').getcwd() != '/'", "import signal; [str(signal.getsignal(n)).split(' at ')[0] for n in range(1, 32)]",
-                     "sys.stdout.encoding, sys.flags.utf8_mode, sys.flags.isolated, sys.dont_write_bytecode"):
+                     "sys.stdout.encoding, sys.flags.utf8_mode, sys.flags.isolated, sys.flags.no_site, sys.dont_write_bytecode"):
             executed, forked = self.both(code)
             self.assertEqual(executed, forked, code)
 
@@ -76,13 +75,61 @@ pid = os.fork()
 if not pid: os._exit(3)
 (os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), subprocess.run([sys.executable, '-c', 'print(1)'], capture_output=True).stdout)""")["value"], "(3, b'1\\n')")
 
+    def test_interpreters_that_it_starts_find_what_it_finds(self):
+        executed, forked = self.both("import multiprocessing.spawn; multiprocessing.spawn.get_command_line()")
+        self.assertEqual(executed, forked)
+        executed, forked = self.both("import subprocess, sys; subprocess.run([sys.executable] + subprocess._args_from_interpreter_flags() + ['-c', 'import sys; print(sys.path)'], capture_output=True).stdout")
+        self.assertEqual(executed, forked)
+
     def test_the_parent_has_no_site_directory_and_no_capability(self):
-        with open("/proc/%d/status" % ForkedHost.parent.process.pid) as f:
-            status = f.read()
-        for line in ("CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Threads:\t1"):
-            self.assertIn(line + "\n", status)
-        with open("/proc/%d/maps" % ForkedHost.parent.process.pid) as f:
-            self.assertNotIn("-packages", f.read())
+        parent = ForkedHost.parent
+        for pid in parent.pid, parent.process.pid:
+            with open("/proc/%d/status" % pid) as f:
+                status = f.read()
+            for line in ("CapPrm:\t0000000000000000", "CapEff:\t0000000000000000", "NoNewPrivs:\t1", "Threads:\t1"):
+                self.assertIn(line + "\n", status)
+            with open("/proc/%d/maps" % pid) as f:
+                self.assertNotIn("-packages", f.read())
+
+
+class ParentsOwn(unittest.TestCase):
+    """A parent's two processes, each for itself."""
+
+    def setUp(self):
+        self.parent = Parent()
+        self.addCleanup(self.parent.close)
+
+    def host(self, parent):
+        host = type("OwnHost", (ForkedHost,), {"parent": parent})()
+        self.addCleanup(host.close)
+        return host
+
+    def test_workers_and_the_word_on_their_ends_outlive_the_interpreter(self):
+        parent = self.parent
+        host = self.host(parent)
+        os.kill(parent.pid, signal.SIGKILL)
+        self.assertEqual(host.cell("6 * 7")["value"], "42")
+        with self.assertRaises((EOFError, OSError)):
+            host.cell("__import__('os')._exit(7)")
+        self.assertEqual(host.process.wait(10), 7)
+        self.assertEqual(parent.process.wait(10), 0)  # nobody is left to wait for
+
+    def test_the_interpreter_ends_with_the_one_that_waits(self):
+        parent = self.parent
+        parent.process.kill()
+        parent.process.wait(10)
+        with self.assertRaises((EOFError, OSError)):
+            parent.line.ask({"fork": True})
+
+    def test_a_stopped_worker_is_no_end(self):
+        parent = self.parent
+        host = self.host(parent)
+        for number in (signal.SIGSTOP, signal.SIGCONT) * 20:
+            host.process.send_signal(number)
+        self.assertEqual(host.cell("6 * 7")["value"], "42")
+        self.assertEqual(parent.ended, {})
+        host.process.kill()
+        self.assertEqual(host.process.wait(10), -9)
 
 
 if __name__ == "__main__":

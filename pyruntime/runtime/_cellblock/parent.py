@@ -2,7 +2,8 @@
 
 The launcher asks by lines of JSON; see package jail's Parent. This process
 runs no foreign code, ever, and has one thread. A child goes by the launcher's list of
-system calls until it is confined, and only then becomes a worker.
+system calls until it is confined, and only then becomes a worker. How workers end is
+told by the process that this one is a child of; see reaper.
 """
 
 import base64
@@ -13,11 +14,10 @@ import gc
 import importlib
 import json
 import os
-import select
 import signal
 import socket
 import sys
-import time
+import types
 
 _CONTROL, _CONVERSATION, _KEPT = 3, 4, 7  # descriptors of a child below _KEPT are its own
 _WARM = ("json", "pathlib", "re", "site", "subprocess")
@@ -54,40 +54,22 @@ class _Lines:
 class _Parent:
     def __init__(self, fd):
         self.lines = _Lines(socket.socket(fileno=fd))
-        self.woken, waking = socket.socketpair()
-        self.woken.setblocking(False)
-        waking.setblocking(False)
-        self.waking = waking
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(waking.fileno(), warn_on_full_buffer=False)
+        # Its own children end as soon as they have made a grandchild, and nobody asks how.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
     def serve(self):
-        """Fork and tell of ends until the launcher has gone. None: this is a child."""
-        self.lines.send({"ready": True})
-        ready = select.poll()
-        ready.register(self.lines.sock, select.POLLIN)
-        ready.register(self.woken, select.POLLIN)
+        """Fork until the launcher wants no more of it; what a child came with, in that child."""
+        self.lines.send({"ready": os.getpid()})
         while True:
-            for fd, _ in ready.poll():
-                if fd == self.woken.fileno():
-                    try:
-                        self.woken.recv(4096)
-                    except BlockingIOError:
-                        pass
-                    if not self._reap():
-                        # A worker was stopped, or goes on again. Sessions can do that as
-                        # often as they like, and this is not their time.
-                        time.sleep(0.01)
-                    continue
-                message, fds = self.lines.receive()
-                if message is None:
-                    os._exit(0)
-                if self._fork(fds) == 0:
-                    return fds
-                for each in fds:
-                    os.close(each)
+            message, fds = self.lines.receive()
+            if message is None:
+                os._exit(0)
+            if self._fork() == 0:
+                return fds
+            for each in fds:
+                os.close(each)
 
-    def _fork(self, fds):
+    def _fork(self):
         try:
             pid = os.fork()
         except OSError as err:
@@ -96,24 +78,9 @@ class _Parent:
         if pid:
             self.lines.send({"child": pid})
             return pid
-        signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for sock in (self.lines.sock, self.woken, self.waking):
-            sock.close()
+        self.lines.sock.close()
         return 0
-
-    def _reap(self):
-        """Tell of those that have ended; how many there were."""
-        found = 0
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return found
-            if pid == 0:
-                return found
-            found += 1
-            self.lines.send({"pid": pid, "status": status})
 
 
 def _place(fds):
@@ -205,6 +172,16 @@ def _become(begin):
     for known in [p for p in sys.path_importer_cache if p.startswith(os.path.dirname(here))]:
         del sys.path_importer_cache[known]
     sys.modules["site"].main()
+    _tell_of_site()
+
+
+def _tell_of_site():
+    """Have sys.flags say that site directories were looked at: multiprocessing and test
+    programs start interpreters with the same flags."""
+    fields = [name for name, member in vars(type(sys.flags)).items() if isinstance(member, types.MemberDescriptorType)]
+    no = ctypes.py_object(0)
+    ctypes.pythonapi.Py_IncRef(no)  # which the call below takes away
+    ctypes.pythonapi.PyStructSequence_SetItem(ctypes.py_object(sys.flags), ctypes.c_ssize_t(fields.index("no_site")), no)
 
 
 def _warm():
@@ -214,22 +191,8 @@ def _warm():
         importlib.import_module(name)
 
 
-def _settle():
-    """Give up every capability, and wait for grandchildren. Owning the jails' user namespaces is enough
-    to join them (user_namespaces(7))."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    header = (ctypes.c_uint32 * 2)(0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3
-    none = (ctypes.c_uint32 * 6)()
-    if libc.capset(ctypes.byref(header), ctypes.byref(none)) or libc.prctl(38, 1, 0, 0, 0):  # PR_SET_NO_NEW_PRIVS
-        raise OSError(ctypes.get_errno(), "capabilities could not be given up")
-    # Workers are grandchildren, whose parents end at once: they become children of this.
-    if libc.prctl(36, 1, 0, 0, 0):  # PR_SET_CHILD_SUBREAPER
-        raise OSError(ctypes.get_errno(), "PR_SET_CHILD_SUBREAPER")
-
-
 def main(fd):
     """Serve the launcher on fd; in a forked worker, serve its session."""
-    _settle()
     _warm()
     gc.collect()
     gc.freeze()  # a collection in a worker then leaves the shared pages as they are
