@@ -12,6 +12,8 @@ from parent_client import ForkedHost, Parent
 
 def tearDownModule():
     if ForkedHost.parent is not None:
+        # Where there is no jail, what cells have left running comes to it, too.
+        ForkedHost.parent.process.kill()
         ForkedHost.parent.close()
 
 
