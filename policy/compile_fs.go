@@ -146,8 +146,9 @@ func (c *compiler) denies() {
 func (c *compiler) settle() {
 	for i := range c.policy.Deny {
 		r := &c.policy.Deny[i]
-		for _, o := range c.policy.Deny {
-			if !o.Enforced || o.Path == r.Path || !Within(o.Path, r.Path) {
+		for j := range c.policy.Deny {
+			o := &c.policy.Deny[j]
+			if !o.Enforced || !strictlyBeneath(o.Path, r.Path) {
 				continue
 			}
 			if o.Access.Has(AccessRead) || r.Absent && r.Access&^AccessWrite&^AccessRead == 0 && o.Access&AccessWrite != 0 {

@@ -272,9 +272,18 @@ func TestPathsAreComparedByComponents(t *testing.T) {
 func FuzzWithin(f *testing.F) {
 	f.Add("/work", "/work-evil")
 	f.Add("/", "/a/../..")
+	for _, p := range []string{"", "a", "a/", "a//b", "./a", "a/.", "a/..", ".a", "..a", "a/.b/..c", "..."} {
+		f.Add("/"+p, p)
+	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		if Within(a, b) != within(a, b) {
 			t.Errorf("Within(%q, %q) is %v", a, b, Within(a, b))
+		}
+		if ca, cb := path.Clean("/"+a), path.Clean("/"+b); strictlyBeneath(ca, cb) != (within(ca, cb) && ca != cb) {
+			t.Errorf("strictlyBeneath(%q, %q) is %v", ca, cb, strictlyBeneath(ca, cb))
+		}
+		if cleaned("/"+a) != path.Clean("/"+a) {
+			t.Errorf("cleaned(%q) is %q", a, cleaned("/"+a))
 		}
 	})
 }

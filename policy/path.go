@@ -12,11 +12,25 @@ func Within(root, p string) bool {
 	if !strings.HasPrefix(root, "/") || !strings.HasPrefix(p, "/") {
 		return false
 	}
-	root, p = path.Clean(root), path.Clean(p)
+	root, p = cleaned(root), cleaned(p)
 	if root == "/" {
 		return true
 	}
 	return p == root || len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root
+}
+
+// strictlyBeneath is Within of canonical paths that differ.
+func strictlyBeneath(root, p string) bool {
+	return len(p) > len(root) && strings.HasPrefix(p, root) && (p[len(root)] == '/' || root == "/")
+}
+
+// cleaned is path.Clean of an absolute path, quicker for one that is clean already, as
+// nearly all are.
+func cleaned(p string) string {
+	if !strings.Contains(p, "//") && !strings.Contains(p, "/.") && (len(p) == 1 || p[len(p)-1] != '/') {
+		return p
+	}
+	return path.Clean(p)
 }
 
 // Overlap reports whether one of two absolute paths contains the other.
@@ -25,7 +39,7 @@ func Overlap(a, b string) bool { return Within(a, b) || Within(b, a) }
 // depth counts the components of a cleaned absolute path; a deeper rule is a
 // more special one.
 func depth(p string) int {
-	p = path.Clean(p)
+	p = cleaned(p)
 	if p == "/" {
 		return 0
 	}
