@@ -18,7 +18,7 @@ BOOT = os.path.join(os.environ.get("CELLBLOCK_RUNTIME") or os.path.join(os.path.
 class Host:
     """One worker and the launcher's ends of its wire and pipes."""
 
-    def __init__(self, directory=None, confine=True, **runtime):
+    def __init__(self, directory=None, confine=True, early=(), **runtime):
         self.own = directory is None
         self.directory = os.path.realpath(directory or tempfile.mkdtemp())
         self.sock, theirs = socket.socketpair()
@@ -36,6 +36,8 @@ class Host:
         self.number = 0
         self.hosted = []
         self.answer = lambda call: {"error": {"type": "HostError", "code": "denied", "message": "no such call"}}
+        for request in early:
+            self.request(**request)
         self.ready = self.request("install-runtime", directory=self.directory, **runtime)
         if confine:
             self.request("confine", read=[], write=[self.directory, "/dev"], refusal="")

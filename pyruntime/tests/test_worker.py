@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 import time
 import unittest
 
@@ -282,6 +283,16 @@ await asyncio.sleep(60)""")
             self.assertEqual(host.cell("open('x', 'w')")["error"]["ename"], "PermissionError")
             host.request("confine", read=[], write=[host.directory], refusal="")
             self.assertEqual(host.cell("open('x', 'w').write('1')")["value"], "1")
+
+    def test_the_last_confine_counts_and_an_early_one_saves_it_the_looking(self):
+        with tempfile.TemporaryDirectory() as room:
+            place, link, other = room + "/place", room + "/link", room + "/other"
+            os.mkdir(place)
+            os.symlink(place, link)
+            with self.Host(early=[{"op": "confine", "read": [], "write": [link, other], "refusal": ""}], confine=False) as host:
+                host.request("confine", read=[], write=[link, host.directory], refusal="not there")
+                self.assertEqual(host.cell("open(%r, 'w').write('1'), open('x', 'w').write('1')" % (place + "/x"))["value"], "(1, 1)")
+                self.assertEqual(host.cell("open(%r, 'w')" % other)["error"]["ename"], "PermissionError")
 
     def test_a_refusal_text_refuses(self):
         self.host.request("confine", read=[], write=[self.host.directory], refusal="not there")

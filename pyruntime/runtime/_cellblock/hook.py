@@ -47,6 +47,7 @@ class Hook:
         self._dropped = dropped  # called with each exception that Python drops
         self._roots = ()
         self._denied = ()
+        self._known = {}  # where paths lead that came early
         self._refusal = REFUSED
         self._network = None
         self._found = {}
@@ -78,11 +79,21 @@ class Hook:
 
         sys.addaudithook(hook)
 
-    def confine(self, write, refusal, deny=()):
+    def confine(self, write, refusal, deny=(), early=False):
         """Writes beneath the paths in write are in order, unless they lie beneath
         one in deny; others are recorded, and refused with this text when there
-        is one."""
-        self._roots = tuple(os.path.realpath(p).rstrip("/") for p in write)
+        is one. Where paths lead that come early, before any foreign code, is not
+        looked up again."""
+        roots = []
+        for path in write:
+            known = self._known.get(path)
+            if known is None:
+                known = place.canonical(path, -1, True)[0] or ""
+                if early:
+                    self._known[path] = known
+            if known:
+                roots.append(known.rstrip("/"))
+        self._roots = tuple(roots)
         self._denied = tuple(p.rstrip("/") for p in deny)
         self._refusal = refusal
 

@@ -254,7 +254,7 @@ class Worker:
         for name in ("read", "write", "deny"):
             if not all(type(p) is str and p.startswith("/") for p in message.get(name, ())):
                 raise Refused("confine: %s is a list of absolute paths" % name)
-        self.hook.confine(message["write"], message["refusal"], message.get("deny", ()))
+        self.hook.confine(message["write"], message["refusal"], message.get("deny", ()), self.space is None)
         return {"read": len(message["read"]), "write": len(message["write"])}
 
     def do_network(self, message, fds, extra):
