@@ -18,10 +18,13 @@ func interpreterPaths(python string, covered []string) []string {
 	add := func(path string) {
 		beneath := false
 		for _, c := range covered {
-			if filepath.Clean(c) == filepath.Clean(path) {
+			if !policy.Within(c, path) {
+				continue
+			}
+			if policy.Within(path, c) {
 				return // never a covered place as a whole
 			}
-			beneath = beneath || policy.Within(c, path)
+			beneath = true
 		}
 		for _, o := range out {
 			if policy.Within(o, path) {

@@ -237,7 +237,7 @@ func (o Options) accounts() (files []jail.File) {
 
 // named says whether an account file, passwd(5) or group(5), has a name for an id.
 func named(path string, id int) bool {
-	content, err := os.ReadFile(path)
+	content, err := hostFile(path)
 	if err != nil {
 		return false
 	}
@@ -252,10 +252,11 @@ func named(path string, id int) bool {
 
 // with is a file of the host with one line more.
 func with(path, line, reason string) jail.File {
-	content, err := os.ReadFile(path)
+	content, err := hostFile(path)
 	if err != nil {
 		content = nil
 	}
+	content = bytes.Clone(content)
 	if n := len(content); n > 0 && content[n-1] != '\n' {
 		content = append(content, '\n')
 	}

@@ -32,6 +32,7 @@ type Session struct {
 	policy policy.Policy
 	notes  []policy.Note
 	digest string // of the policy
+	shape  string // see policyShape; empty without a stock
 	record *recorder
 	rego   *delegate.Delegate // of a policy that delegates host calls; nil for none
 	door   *host.Door
@@ -155,6 +156,11 @@ func newSession(opts Options) (*Session, error) {
 		s.opts.CellTimeout = min(s.opts.CellTimeout, wall)
 	}
 	s.digest = s.policy.Digest()
+	if opts.Stock != nil {
+		if s.shape, err = policyShape(s); err != nil {
+			return nil, err
+		}
+	}
 	s.door = host.NewDoor(host.Config{Decide: s.decideTool, Check: wire.CheckValue})
 	store := opts.Store
 	if store == nil {

@@ -181,6 +181,7 @@ func (st *Stock) Stats() StockStats {
 // made, or is the context's.
 func (st *Stock) Prepare(ctx context.Context, opts Options) error {
 	makeState(opts)
+	opts.Stock = st
 	s, err := newSession(opts)
 	if err != nil {
 		return err
@@ -465,7 +466,7 @@ func (st *Stock) makeOf(ctx context.Context, k *kind) (*worker, int64, error) {
 		return nil, 0, err
 	}
 	w.stock = true
-	size, err := w.settle(k.model.opts.StartTimeout)
+	size, err := w.settle(k.model, k.model.opts.StartTimeout)
 	if err == nil {
 		if key, e := st.keyOf(k.model); e != nil || key != k.key {
 			err = errors.Join(errStale, e)

@@ -1,28 +1,31 @@
 package kernel
 
 import (
-	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"cellblock/kernel/wire"
+	"cellblock/policy"
 )
 
-// settle waits until a worker that was just made takes requests, and returns its
-// memory in bytes.
-func (w *worker) settle(limit time.Duration) (int64, error) {
+// settle waits until a worker that was just made for sessions like a model takes requests,
+// and returns its memory in bytes. It is told of the places that all of these may write,
+// and finds out where they lead before a session waits for it.
+func (w *worker) settle(model *Session, limit time.Duration) (int64, error) {
 	late := time.AfterFunc(limit, w.proc.Kill)
 	defer late.Stop()
-	// An interrupt of nothing: it needs no session, and the answer is no.
-	err := w.conn.Request(wire.Request{Op: wire.OpInterrupt}, nil, func(int64) {})
+	read, refusal := []string{}, ""
+	write := slices.DeleteFunc(model.writable(), func(p string) bool { return policy.Within(model.dir, p) })
+	err := w.conn.Request(wire.Request{Op: wire.OpConfine, Read: &read, Write: &write, Refusal: &refusal}, nil, func(int64) {})
 	var answer *wire.Message
 	if err == nil {
 		answer, err = w.conn.ReadMessage()
 	}
-	if err == nil && (answer.Error != nil || string(answer.Value) != "false") {
-		err = errors.New("it answers otherwise than expected")
+	if err == nil && answer.Error != nil {
+		err = answer.Error
 	}
 	if err != nil {
 		return 0, fmt.Errorf("python %q: was not ready: %w: %s", w.python, err, lastLines(w.out.tail()))

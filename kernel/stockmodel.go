@@ -53,7 +53,7 @@ func (st *Stock) model(s *Session) (model *Session, key string, bind jail.Bind, 
 	if !bind.Write {
 		return unfit("its directory cannot be written")
 	}
-	model = &Session{opts: s.opts, name: "stock", dir: s.dir, home: s.home, policy: s.policy, digest: s.digest, stocked: room}
+	model = &Session{opts: s.opts, name: "stock", dir: s.dir, home: s.home, policy: s.policy, digest: s.digest, shape: s.shape, stocked: room}
 	model.opts.Stock, model.opts.Audit, model.opts.Input, model.opts.Log, model.opts.Tools = nil, "", nil, nil, nil
 	if model.start, err = model.jailTier(); err != nil {
 		return unfit("%w", err)
@@ -129,9 +129,9 @@ func placeIn(spec jail.Spec, dir string) string {
 	return found
 }
 
-// stockKey is the same for sessions of which each could have a worker that was made for
-// another: jail, policy and interpreter are equal but for the place of their directory.
-func stockKey(s *Session, spec jail.Spec, python string) (string, error) {
+// policyShape is the same for sessions whose policies differ in the place of their directory
+// alone.
+func policyShape(s *Session) (string, error) {
 	common := s.policy
 	hidden := filepath.Join(s.dir, ownDirectory) // covered when the directory is attached
 	common.Deny = slices.DeleteFunc(slices.Clone(common.Deny), func(r policy.Rule) bool { return r.Path == hidden })
@@ -147,6 +147,13 @@ func stockKey(s *Session, spec jail.Spec, python string) (string, error) {
 	for _, end := range []string{`"`, `/`} {
 		rules = bytes.ReplaceAll(rules, append(bytes.Clone(own), end...), []byte(`"${session}`+end))
 	}
+	sum := sha256.Sum256(rules)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+// stockKey is the same for sessions of which each could have a worker that was made for
+// another: jail, policy and interpreter are equal but for the place of their directory.
+func stockKey(s *Session, spec jail.Spec, python string) (string, error) {
 	real, err := filepath.EvalSymlinks(python)
 	if err != nil {
 		return "", err
@@ -156,7 +163,7 @@ func stockKey(s *Session, spec jail.Spec, python string) (string, error) {
 		return "", err
 	}
 	sum := sha256.New()
-	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%d %d %d %d\x00%s\x00%s", spec.Digest(), python, real, program.Dev, program.Ino, program.Size, program.Mtim.Nano(), s.opts.Runtime, rules)
+	fmt.Fprintf(sum, "%s\x00%s\x00%s\x00%d %d %d %d\x00%s\x00%s", spec.Digest(), python, real, program.Dev, program.Ino, program.Size, program.Mtim.Nano(), s.opts.Runtime, s.shape)
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 

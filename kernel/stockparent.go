@@ -80,7 +80,7 @@ func (st *Stock) executed(k *kind, why error) {
 
 // forkedBy is a model whose workers a parent forks.
 func (s *Session) forkedBy(p *jail.Parent) (*Session, error) {
-	model := &Session{opts: s.opts, name: s.name, dir: s.dir, home: s.home, policy: s.policy, digest: s.digest, stocked: s.stocked, parent: p}
+	model := &Session{opts: s.opts, name: s.name, dir: s.dir, home: s.home, policy: s.policy, digest: s.digest, shape: s.shape, stocked: s.stocked, parent: p}
 	var err error
 	model.start, err = model.jailTier()
 	return model, err

@@ -2,20 +2,48 @@ package kernel
 
 import (
 	"fmt"
+	"sync"
+	"time"
 
 	"cellblock/jail"
 )
 
-// sweeping removes what launchers that were killed have left, beside the start of
-// the first worker: neither has to wait for the other.
+// sweepRest is how long what launchers that were killed have left is not looked for again.
+// Each session's start waits for the look, which goes through all that sessions now have.
+const sweepRest = 10 * time.Second
+
+// sweep removes what launchers that were killed have left, beside the start of the first
+// worker: neither has to wait for the other.
+type sweep struct {
+	began time.Time
+	done  chan struct{}
+	err   error
+}
+
+// sweeps are the last ones of this process: of temporary directories, and of those and
+// control groups.
+var sweeps struct {
+	sync.Mutex
+	last map[Tier]*sweep
+}
+
+// sweeping is a session's view of a sweep.
 type sweeping struct {
-	done chan struct{}
-	err  error
+	*sweep
 	told bool // in a reply
 }
 
 func (s *Session) sweep() *sweeping {
-	w := &sweeping{done: make(chan struct{})}
+	sweeps.Lock()
+	defer sweeps.Unlock()
+	if last := sweeps.last[s.opts.Tier]; last != nil && time.Since(last.began) < sweepRest {
+		return &sweeping{sweep: last}
+	}
+	w := &sweep{began: time.Now(), done: make(chan struct{})}
+	if sweeps.last == nil {
+		sweeps.last = map[Tier]*sweep{}
+	}
+	sweeps.last[s.opts.Tier] = w
 	go func() {
 		defer close(w.done)
 		if s.opts.Tier == TierJail {
@@ -25,7 +53,7 @@ func (s *Session) sweep() *sweeping {
 		}
 		sweepTemp()
 	}()
-	return w
+	return &sweeping{sweep: w}
 }
 
 // wait returns when they have been looked for. What could not be removed is no reason to
