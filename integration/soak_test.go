@@ -66,25 +66,33 @@ func TestSoak(t *testing.T) {
 			s.one(rand.New(rand.NewPCG(seed, 0)), 0, m) // what is made once belongs to the process
 		}
 	}
-	stock, err := kernel.OpenStock(kernel.StockOptions{Sessions: room + "/sessions", Max: 4})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := stock.Close(); err != nil {
-		t.Fatal(err)
-	}
-
 	failures, err := os.Create(room + "/stock.log")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer failures.Close()
+	openStocks := func() (open []*kernel.Stock) {
+		for _, way := range []kernel.StockWay{kernel.WayExec, kernel.WayFork} {
+			stock, err := kernel.OpenStock(kernel.StockOptions{Sessions: room + "/sessions", Max: 4, Way: way, Log: failures})
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, stock)
+		}
+		return open
+	}
+	closeStocks := func(open []*kernel.Stock) {
+		for _, stock := range open {
+			if err := stock.Close(); err != nil {
+				t.Errorf("stock: %v", err)
+			}
+		}
+	}
+	closeStocks(openStocks())
 	launchers := map[int]bool{os.Getpid(): true}
 	before, files, threads := leftovers(t, room, launchers), openFiles(t), runtime.NumGoroutine()
 	heap := heapNow()
-	if s.stock, err = kernel.OpenStock(kernel.StockOptions{Sessions: room + "/sessions", Max: 4, Log: failures}); err != nil {
-		t.Fatal(err)
-	}
+	s.stocks = openStocks()
 	start := time.Now()
 	until := start.Add(time.Duration(number(t, "CELLBLOCK_SOAK_MINUTES", 24*60)) * time.Minute)
 	var next, done atomic.Uint64
@@ -101,15 +109,18 @@ func TestSoak(t *testing.T) {
 		})
 	}
 	all.Wait()
-	stats := s.stock.Stats()
-	if err := s.stock.Close(); err != nil {
-		t.Errorf("stock: %v", err)
+	var stats []kernel.StockStats
+	for _, stock := range s.stocks {
+		stats = append(stats, stock.Stats())
 	}
-	t.Logf("%d sessions with %d calls in %v; %d workers of stock were given out, %d sessions found none, %d had none; %v",
-		done.Load(), s.calls.Load(), time.Since(start).Round(time.Second), stats.Given, stats.Missed, stats.Unfit, s.counts())
-	if stats.Failed > 0 {
-		said, _ := os.ReadFile(failures.Name())
-		t.Errorf("stock: %d workers could not be made or given out:\n%s", stats.Failed, said)
+	closeStocks(s.stocks)
+	t.Logf("%d sessions with %d calls in %v; %v", done.Load(), s.calls.Load(), time.Since(start).Round(time.Second), s.counts())
+	for i, way := range []string{"executed", "forked"} {
+		t.Logf("stock, %s: %d workers were given out, %d sessions found none, %d had none", way, stats[i].Given, stats[i].Missed, stats[i].Unfit)
+		if stats[i].Failed > 0 {
+			said, _ := os.ReadFile(failures.Name())
+			t.Errorf("stock, %s: %d workers could not be made or given out:\n%s", way, stats[i].Failed, said)
+		}
 	}
 
 	if more := grown(func() []string { return openFiles(t) }, files); more != nil {
@@ -156,8 +167,8 @@ func heapNow() uint64 {
 type soak struct {
 	t       *testing.T
 	room    string
-	overlay bool // mode shadow can be had
-	stock   *kernel.Stock
+	overlay bool            // mode shadow can be had
+	stocks  []*kernel.Stock // nil before the soak begins
 	calls   atomic.Int64
 
 	mu   sync.Mutex
@@ -205,7 +216,10 @@ func (k *soak) one(r *rand.Rand, i uint64, mode policy.Mode) {
 	defer os.RemoveAll(dir)
 	o := kernel.Options{PythonBin: pythonBin(), SessionDir: dir, CellTimeout: hang, StartTimeout: hang, Mode: policy.Enforce,
 		State: []string{k.room + "/state", k.room + "/audit"}, Runtime: k.room + "/state/runtime", Shadow: k.room + "/state/shadow",
-		Limits: policy.Limits{MemoryBytes: 128 << 20, Tasks: 64, OpenFiles: 256}, Stock: k.stock}
+		Limits: policy.Limits{MemoryBytes: 128 << 20, Tasks: 64, OpenFiles: 256}}
+	if k.stocks != nil {
+		o.Stock = k.stocks[r.IntN(len(k.stocks))]
+	}
 	switch n := r.IntN(10); {
 	case n < 2:
 		o.Mode = policy.Report
@@ -477,7 +491,7 @@ var soakSteps = slices.Concat([]soakStep{
 		if !ok {
 			return
 		}
-		first, err := strconv.Atoi(statusField(o.s.Info().WorkerPID, "PPid"))
+		first, err := firstProcess(o.s.Info().WorkerPID)
 		if err == nil {
 			err = syscall.Kill(first, syscall.SIGKILL)
 		}

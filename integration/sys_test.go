@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -55,4 +56,21 @@ func descendants(pid int) []int {
 		all = append(all, next...)
 	}
 	return all
+}
+
+// firstProcess is pid 1 of the pid namespace that a process is in, by its number here.
+func firstProcess(pid int) (int, error) {
+	space, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", pid))
+	if err != nil {
+		return 0, err
+	}
+	for _, p := range descendants(os.Getpid()) {
+		if in, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/pid", p)); err != nil || in != space {
+			continue
+		}
+		if numbers := strings.Fields(statusField(p, "NSpid")); len(numbers) > 1 && numbers[len(numbers)-1] == "1" {
+			return p, nil
+		}
+	}
+	return 0, fmt.Errorf("process %d: pid 1 of its namespace is none of ours", pid)
 }
