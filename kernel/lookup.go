@@ -17,7 +17,26 @@ const maxLinks = 40
 // lookup finds out what the host has at an absolute path: its canonical form,
 // the symbolic links on the way, and whether it is there. A stub of ours counts
 // as nothing.
-func lookup(path string) policy.Found {
+func lookup(path string) policy.Found { return hostTree{}.lookup(path) }
+
+// hostTree is what the host had at a moment, by path, for many look-ups at once.
+type hostTree map[string]hostPlace
+
+type hostPlace struct {
+	info os.FileInfo
+	err  error
+}
+
+func (h hostTree) lstat(path string) (os.FileInfo, error) {
+	known, ok := h[path]
+	if !ok {
+		known.info, known.err = os.Lstat(path)
+		h[path] = known
+	}
+	return known.info, known.err
+}
+
+func (h hostTree) lookup(path string) policy.Found {
 	found := policy.Found{Path: "/"}
 	todo := split(path)
 	var info os.FileInfo
@@ -25,12 +44,12 @@ func lookup(path string) policy.Found {
 		name := todo[0]
 		todo = todo[1:]
 		if name == ".." {
-			found.Path = filepath.Dir(found.Path)
+			found.Path, info = filepath.Dir(found.Path), nil
 			continue
 		}
 		at := filepath.Join(found.Path, name)
 		var err error
-		info, err = os.Lstat(at)
+		info, err = h.lstat(at)
 		switch {
 		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
 			found.Path = filepath.Join(append([]string{at}, todo...)...)
@@ -48,18 +67,20 @@ func lookup(path string) policy.Found {
 			return found
 		}
 		found.Links = append(found.Links, policy.HostLink{Path: at, Target: target})
+		info = nil
 		if filepath.IsAbs(target) {
 			found.Path = "/"
 		}
 		todo = append(split(target), todo...)
 	}
+	if info == nil { // the way has ended in .. or at the root
+		info, _ = h.lstat(found.Path)
+	}
 	if info != nil && isBareStub(found.Path, info) {
 		return found
 	}
 	found.Exists = true
-	if info, err := os.Stat(found.Path); err == nil {
-		found.Dir = info.IsDir()
-	}
+	found.Dir = info != nil && info.IsDir()
 	return found
 }
 

@@ -98,8 +98,9 @@ func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Fa
 		facts.Top = topLinks()
 	}
 	facts.Paths = map[string]policy.Found{}
+	host := hostTree{}
 	for _, p := range doc.Paths(facts) {
-		facts.Paths[p] = lookup(p)
+		facts.Paths[p] = host.lookup(p)
 	}
 	return facts, nil
 }

@@ -155,11 +155,10 @@ func newSession(opts Options) (*Session, error) {
 	if wall := time.Duration(s.policy.Limits.WallSeconds) * time.Second; wall > 0 {
 		s.opts.CellTimeout = min(s.opts.CellTimeout, wall)
 	}
-	s.digest = s.policy.Digest()
+	text := s.policy.JSON()
+	s.digest = policy.DigestOf(text)
 	if opts.Stock != nil {
-		if s.shape, err = policyShape(s); err != nil {
-			return nil, err
-		}
+		s.shape = policyShape(s, text)
 	}
 	s.door = host.NewDoor(host.Config{Decide: s.decideTool, Check: wire.CheckValue})
 	store := opts.Store

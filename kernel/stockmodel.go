@@ -129,26 +129,24 @@ func placeIn(spec jail.Spec, dir string) string {
 	return found
 }
 
-// policyShape is the same for sessions whose policies differ in the place of their directory
-// alone.
-func policyShape(s *Session) (string, error) {
-	common := s.policy
-	hidden := filepath.Join(s.dir, ownDirectory) // covered when the directory is attached
-	common.Deny = slices.DeleteFunc(slices.Clone(common.Deny), func(r policy.Rule) bool { return r.Path == hidden })
-	rules, err := json.Marshal(common)
-	if err != nil {
-		return "", err
+// policyShape is the same for sessions whose policies, given as JSON, differ in the place of
+// their directory alone.
+func policyShape(s *Session, text []byte) string {
+	own := filepath.Join(s.dir, ownDirectory) // covered when the directory is attached
+	if hides := func(r policy.Rule) bool { return r.Path == own }; slices.ContainsFunc(s.policy.Deny, hides) {
+		common := s.policy
+		common.Deny = slices.DeleteFunc(slices.Clone(common.Deny), hides)
+		text = common.JSON()
 	}
-	own, err := json.Marshal(s.dir)
+	quoted, err := json.Marshal(s.dir)
 	if err != nil {
-		return "", err
+		panic(err) // a string always marshals
 	}
-	own = own[:len(own)-1] // the opening quote and the path
+	quoted = quoted[:len(quoted)-1] // the opening quote and the path
 	for _, end := range []string{`"`, `/`} {
-		rules = bytes.ReplaceAll(rules, append(bytes.Clone(own), end...), []byte(`"${session}`+end))
+		text = bytes.ReplaceAll(text, append(bytes.Clone(quoted), end...), []byte(`"${session}`+end))
 	}
-	sum := sha256.Sum256(rules)
-	return hex.EncodeToString(sum[:]), nil
+	return policy.DigestOf(text)
 }
 
 // stockKey is the same for sessions of which each could have a worker that was made for

@@ -123,12 +123,20 @@ func (p Policy) Hidden(path string) bool {
 	})
 }
 
-// Digest is the SHA-256 of the policy's JSON, in hexadecimal.
-func (p Policy) Digest() string {
+// JSON is the policy as text: of equal ones it is the same.
+func (p Policy) JSON() []byte {
 	text, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // plain values always marshal
 	}
+	return text
+}
+
+// Digest is the SHA-256 of the policy's JSON, in hexadecimal.
+func (p Policy) Digest() string { return DigestOf(p.JSON()) }
+
+// DigestOf is a policy's Digest, by its JSON.
+func DigestOf(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }
