@@ -100,6 +100,7 @@ func (f *forked) fork(ctx context.Context, theirs *os.File) error {
 	if s.ruleset >= 0 {
 		fds = append(fds, s.ruleset)
 	}
+	s.within = true
 	if err := s.opt.Parent.fork(ctx, fds); err != nil || s.group == nil {
 		return err
 	}

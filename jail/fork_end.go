@@ -34,13 +34,13 @@ func (p *Process) watchForked() {
 	select {
 	case e.status, e.known = <-f.status:
 	case <-late.C:
-		_ = parent.Close() // until the worker was waited for, its jail cannot end
 	case <-parent.Gone():
 	}
 	if !e.known {
 		select {
-		case e.status, e.known = <-f.status:
+		case e.status, e.known = <-f.status: // which this process may have slept over
 		default:
+			_ = parent.Close() // until the worker was waited for, its jail cannot end
 		}
 	}
 	parent.forget(f.pid, f.status)

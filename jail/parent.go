@@ -310,14 +310,22 @@ func (p *Parent) fork(ctx context.Context, fds []int) error {
 func (p *Parent) answer() error {
 	late := time.NewTimer(parentWait)
 	defer late.Stop()
-	select {
-	case c := <-p.children:
+	made := func(c child) error {
 		if c.PID <= 0 {
 			return fmt.Errorf("warm parent: fork: %s", c.Error)
 		}
 		return nil
+	}
+	select {
+	case c := <-p.children:
+		return made(c)
 	case <-p.done:
-		return p.ended()
+		select {
+		case c := <-p.children: // its last word
+			return made(c)
+		default:
+			return p.ended()
+		}
 	case <-late.C:
 		p.killWarm()
 		<-p.done

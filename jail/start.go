@@ -58,6 +58,7 @@ type starting struct {
 	listener *observe.Listener
 	ruleset  int // the stage's, for a worker that is forked
 	forked   *forked
+	within   bool // a process of the parent's may be in the jail
 	sockets  []*os.File
 	degraded []plan.Degradation
 	results  []plan.Result
@@ -505,7 +506,7 @@ func (s *starting) abandon() {
 	}
 	if s.pid > 0 {
 		_ = syscall.Kill(s.pid, syscall.SIGKILL)
-		if s.opt.Parent != nil {
+		if s.within {
 			s.opt.Parent.unblock(s.pidfd)
 		}
 		waitPid(s.pid)
