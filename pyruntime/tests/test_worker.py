@@ -284,12 +284,13 @@ await asyncio.sleep(60)""")
             host.request("confine", read=[], write=[host.directory], refusal="")
             self.assertEqual(host.cell("open('x', 'w').write('1')")["value"], "1")
 
-    def test_the_last_confine_counts_and_an_early_one_saves_it_the_looking(self):
+    def test_an_early_confine_allows_nothing_yet(self):
         with tempfile.TemporaryDirectory() as room:
             place, link, other = room + "/place", room + "/link", room + "/other"
             os.mkdir(place)
             os.symlink(place, link)
             with self.Host(early=[{"op": "confine", "read": [], "write": [link, other], "refusal": ""}], confine=False) as host:
+                self.assertEqual(host.cell("open(%r, 'w')" % (place + "/x"))["error"]["ename"], "PermissionError")
                 host.request("confine", read=[], write=[link, host.directory], refusal="not there")
                 self.assertEqual(host.cell("open(%r, 'w').write('1'), open('x', 'w').write('1')" % (place + "/x"))["value"], "(1, 1)")
                 self.assertEqual(host.cell("open(%r, 'w')" % other)["error"]["ename"], "PermissionError")

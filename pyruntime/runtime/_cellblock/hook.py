@@ -82,8 +82,8 @@ class Hook:
     def confine(self, write, refusal, deny=(), early=False):
         """Writes beneath the paths in write are in order, unless they lie beneath
         one in deny; others are recorded, and refused with this text when there
-        is one. Where paths lead that come early, before any foreign code, is not
-        looked up again."""
+        is one. Early, before any foreign code, nothing is allowed yet: where these paths
+        lead is looked up, and not again later."""
         roots = []
         for path in write:
             known = self._known.get(path)
@@ -93,6 +93,8 @@ class Hook:
                     self._known[path] = known
             if known:
                 roots.append(known.rstrip("/"))
+        if early:
+            return
         self._roots = tuple(roots)
         self._denied = tuple(p.rstrip("/") for p in deny)
         self._refusal = refusal
