@@ -106,7 +106,7 @@ func (s *Session) extensionLaunch(e *extensions) (extension.Launch, error) {
 	if err != nil {
 		return extension.Launch{}, err
 	}
-	source, err := storedSource(extensionSource, s.opts.Runtime, python, s.changeable)
+	source, err := storedSource(extensionSource, s.opts.Runtime, python, s.places())
 	if err != nil {
 		if e.temp, err = newTempDir(); err != nil {
 			return extension.Launch{}, err
@@ -129,18 +129,12 @@ func (s *Session) extensionPython() (string, error) {
 	if bin == "" {
 		bin = s.opts.PythonBin
 	}
-	python, err := interpreter(bin, s.dir)
+	python, err := interpreter(bin, s.places())
 	if err != nil {
 		return "", err
 	}
-	real, err := filepath.EvalSymlinks(python)
-	if err != nil {
-		return "", fmt.Errorf("python %q: %w", python, err)
-	}
-	for _, path := range []string{python, real} {
-		if place := s.changeable(path); place != "" {
-			return "", fmt.Errorf("python %q: lies beneath %s, where cells can change it, and would run outside of the jail: name another interpreter for extensions", python, place)
-		}
+	if place := s.places().overlapping(python); place != "" {
+		return "", fmt.Errorf("python %q: cells can change it, or its library, in %s, and it would run outside of the jail: name another interpreter for extensions", python, place)
 	}
 	return python, nil
 }

@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,15 +22,70 @@ const probeTime = 5 * time.Second
 // Interpreter returns the path of the interpreter that PythonBin names, as sessions find
 // it, or what keeps it from being one.
 func (o Options) Interpreter() (string, error) {
-	return interpreter(cmp.Or(o.PythonBin, DefaultPython), o.SessionDir)
+	s, err := newSession(o)
+	if err != nil {
+		return "", err
+	}
+	return interpreter(s.opts.PythonBin, s.places())
+}
+
+// places are where sessions may change files.
+type places []string
+
+// placesOf are those of a policy's sessions. What they may change without a jail is not told
+// apart from what the operator may.
+func placesOf(p policy.Policy, tier Tier, sessionDir string) places {
+	found := places{sessionDir}
+	for _, r := range p.Allow {
+		if tier == TierJail && r.Access&policy.AccessWrite != 0 {
+			found = append(found, r.Path)
+		}
+	}
+	return found
+}
+
+func (s *Session) places() places { return placesOf(s.policy, s.opts.Tier, s.dir) }
+
+// above is the place that a path lies in; empty for none.
+func (p places) above(path string) string {
+	for _, place := range p {
+		if policy.Within(place, path) {
+			return place
+		}
+	}
+	return ""
+}
+
+// overlapping is the place in which something could be changed of what an interpreter runs: it,
+// its library and that of the environment it belongs to; empty for none.
+func (p places) overlapping(python string) string {
+	own := []string{python}
+	if real, err := filepath.EvalSymlinks(python); err == nil {
+		own = append(own, real)
+	}
+	if home := environmentHome(filepath.Dir(filepath.Dir(python))); home != "" {
+		own = append(own, filepath.Join(home, "python3"))
+	}
+	for _, program := range own {
+		prefix := filepath.Dir(filepath.Dir(program))
+		libraries, _ := filepath.Glob(filepath.Join(prefix, "lib*", "python3*"))
+		for _, part := range append(libraries, program, filepath.Join(prefix, "pyvenv.cfg")) {
+			for _, place := range p {
+				if policy.Overlap(place, part) {
+					return place
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // interpreter finds the executable that PythonBin names: a path, a name on PATH, or
 // a virtual environment's directory. A script, such as a version chooser's shim,
 // is asked once which interpreter it stands for, since starting through it costs
-// every session its time. One inside the session directory is not asked, since a
+// every session its time. One where sessions may change it is not asked, since a
 // cell may have written it.
-func interpreter(bin, sessionDir string) (string, error) {
+func interpreter(bin string, theirs places) (string, error) {
 	path := bin
 	if !strings.ContainsRune(bin, '/') {
 		found, err := exec.LookPath(bin)
@@ -80,7 +134,7 @@ func interpreter(bin, sessionDir string) (string, error) {
 		return "", fmt.Errorf("python %q: is no program: name another interpreter", path)
 	}
 	// The script runs with the operator's rights, outside any jail.
-	if real, err := filepath.EvalSymlinks(path); err != nil || policy.Within(sessionDir, real) || policy.Within(sessionDir, path) {
+	if real, err := filepath.EvalSymlinks(path); err != nil || theirs.above(real) != "" || theirs.above(path) != "" {
 		return "", fmt.Errorf("python %q: is a script that cells can change: name the interpreter itself", path)
 	}
 	return behindScript(path, info)
@@ -129,20 +183,6 @@ func askScript(path string) (string, error) {
 		return "", fmt.Errorf("python %q: the script does not lead to an interpreter: %s", path, why)
 	}
 	return found, nil
-}
-
-// changeable is the place in which sessions like this one may change a path; empty for one
-// that they may not.
-func (s *Session) changeable(path string) string {
-	if policy.Within(s.dir, path) {
-		return s.dir
-	}
-	for _, r := range s.policy.Allow {
-		if s.opts.Tier == TierJail && r.Access&policy.AccessWrite != 0 && policy.Within(r.Path, path) {
-			return r.Path
-		}
-	}
-	return ""
 }
 
 func firstLine(s string) string {

@@ -102,7 +102,7 @@ func PlanFor(opts Options, host jail.Features) (*plan.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	python, err := interpreter(s.opts.PythonBin, s.dir)
+	python, err := interpreter(s.opts.PythonBin, s.places())
 	if err != nil {
 		return nil, err
 	}

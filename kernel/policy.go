@@ -88,19 +88,23 @@ func policyFacts(opts Options, doc policy.Document, dir, home string) (policy.Fa
 			}
 		}
 	}
+	facts.Paths = map[string]policy.Found{}
+	host := hostTree{}
+	for _, p := range doc.Paths(facts) {
+		facts.Paths[p] = host.lookup(p)
+	}
 	if doc.Lists() && opts.Tier == TierJail {
-		python, err := interpreter(opts.PythonBin, dir)
+		bare, _, err := policy.Compile(doc, facts) // for what sessions may change
+		if err != nil {
+			return facts, err
+		}
+		python, err := interpreter(opts.PythonBin, placesOf(bare, opts.Tier, dir))
 		if err != nil {
 			return facts, err
 		}
 		needs, links := interpreterNeeds(python)
 		facts.Needs, facts.Links = append(facts.Needs, needs...), links
 		facts.Top = topLinks()
-	}
-	facts.Paths = map[string]policy.Found{}
-	host := hostTree{}
-	for _, p := range doc.Paths(facts) {
-		facts.Paths[p] = host.lookup(p)
 	}
 	return facts, nil
 }

@@ -49,8 +49,8 @@ var (
 // from the store, made there now, or else in temp, where it lasts for one
 // generation and is compiled by the worker. An interpreter that a cell may have
 // changed is never run outside of a jail, so nothing is kept for it.
-func runtimeDir(store, python string, changeable func(path string) string, temp string) (string, error) {
-	if kept, err := storedSource(workerSource, store, python, changeable); err == nil {
+func runtimeDir(store, python string, theirs places, temp string) (string, error) {
+	if kept, err := storedSource(workerSource, store, python, theirs); err == nil {
 		return kept, nil
 	}
 	own := filepath.Join(temp, "runtime")
@@ -60,12 +60,12 @@ func runtimeDir(store, python string, changeable func(path string) string, temp 
 	return own, pyruntime.WriteTo(own)
 }
 
-func storedSource(source keptSource, store, python string, changeable func(path string) string) (string, error) {
+func storedSource(source keptSource, store, python string, theirs places) (string, error) {
 	real, err := filepath.EvalSymlinks(python)
 	if err != nil {
 		return "", err
 	}
-	if store == "" || changeable(real) != "" || changeable(python) != "" {
+	if store == "" || theirs.overlapping(python) != "" {
 		return "", os.ErrNotExist
 	}
 	info, err := os.Stat(real)

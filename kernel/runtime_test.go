@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"cellblock/policy"
@@ -64,13 +65,44 @@ func TestAChangeableInterpreterIsNotRunOutside(t *testing.T) {
 	if out, err := exec.Command("/usr/bin/python3", "-m", "venv", "--without-pip", environment).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	document := func(effect string) *policy.Document {
-		return parsed(t, "version: 1\nname: x\nfs: {rules: [{path: \"${session}\", access: [write], effect: allow, reason: r}, {path: \""+environment+"\", access: [write], effect: "+effect+", reason: r}]}\n")
+	document := func(place, effect, more string) *policy.Document {
+		return parsed(t, "version: 1\nname: x\nfs: {"+more+"rules: [{path: \"${session}\", access: [write], effect: allow, reason: r}, {path: \""+place+"\", access: [write], effect: "+effect+", reason: r}]}\n")
 	}
-	for effect, want := range map[string]string{"allow": "False", "deny": "True"} {
-		s := open(t, Options{PythonBin: environment, Mode: policy.Enforce, Policy: document(effect), State: []string{state}, Runtime: filepath.Join(state, "runtime")})
-		if got := value(t, s, `os.path.exists(sys.modules["_cellblock.serve"].__cached__)`); got != want {
-			t.Errorf("%s: byte code that it was run for outside of its jail: %s", effect, got)
+	for _, c := range []struct{ place, effect, want string }{
+		{environment, "allow", "False"}, {environment + "/lib", "allow", "False"}, {environment + "/lib", "deny", "True"},
+	} {
+		s := open(t, Options{PythonBin: environment, Mode: policy.Enforce, Policy: document(c.place, c.effect, ""), State: []string{state}, Runtime: filepath.Join(state, "runtime")})
+		if got := value(t, s, `os.path.exists(sys.modules["_cellblock.serve"].__cached__)`); got != c.want {
+			t.Errorf("%s %s: byte code that it was run for outside of its jail: %s", c.effect, c.place, got)
 		}
+		_, err := s.extensionPython()
+		if refused := err != nil && strings.Contains(err.Error(), "cells can change it"); refused != (c.effect == "allow") {
+			t.Errorf("%s %s: for extensions: %v", c.effect, c.place, err)
+		}
+	}
+	// A script is asked what it stands for, unless they could have written it.
+	shim, ran := filepath.Join(environment, "shim"), filepath.Join(state, "ran")
+	if err := os.WriteFile(shim, []byte("#!/bin/sh\n: >"+ran+"\nexec /usr/bin/python3 \"$@\"\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, lists := range []string{"", "defaults: {exec: {effect: deny, reason: r}}, "} {
+		s, err := Open(Options{SessionDir: t.TempDir(), PythonBin: shim, Mode: policy.Enforce, Policy: document(environment, "allow", lists)})
+		if err == nil {
+			err = s.Start(t.Context())
+			s.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), "cells can change") {
+			t.Errorf("a script that they can change (%q): %v", lists, err)
+		}
+	}
+	if _, err := os.Lstat(ran); err == nil {
+		t.Error("a script that they can change was run")
+	}
+	s := open(t, Options{PythonBin: shim, Mode: policy.Enforce, Policy: document(environment, "deny", "")})
+	if got := value(t, s, "6 * 7"); got != "42" {
+		t.Error(got)
+	}
+	if _, err := os.Lstat(ran); err != nil {
+		t.Errorf("one that they cannot change was not asked: %v", err)
 	}
 }

@@ -433,7 +433,10 @@ func (st *Stock) makeOne(ctx context.Context) bool {
 		}
 		st.mu.Unlock()
 	}
-	if err != nil && ctx.Err() == nil {
+	st.mu.Lock()
+	forgotten := st.kinds[k.key] != k // and its parent with it, which others were still using
+	st.mu.Unlock()
+	if err != nil && ctx.Err() == nil && (!forgotten || errors.Is(err, errStale)) {
 		st.failed(k, fmt.Errorf("stock: make a worker: %w", err))
 	}
 	st.mu.Lock()

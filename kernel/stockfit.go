@@ -17,7 +17,7 @@ import (
 // (/proc/self/exe), where nothing but ownership refuses a change. So it must be the
 // system's: link, file and library root's, changeable by nobody else, and by no session.
 func (st *Stock) mayWarm(s *Session) error {
-	python, err := interpreter(s.opts.PythonBin, s.dir)
+	python, err := interpreter(s.opts.PythonBin, s.places())
 	if err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (st *Stock) model(s *Session) (model *Session, key string, bind jail.Bind, 
 
 // keyOf is the key of the jail that a start would make for a model now.
 func (st *Stock) keyOf(model *Session) (string, error) {
-	python, err := interpreter(model.opts.PythonBin, model.dir)
+	python, err := interpreter(model.opts.PythonBin, model.places())
 	if err != nil {
 		return "", err
 	}

@@ -105,7 +105,7 @@ func (s *Session) makeForked(ctx context.Context, parent *jail.Parent) (*worker,
 
 // startWarm starts a parent for sessions like a model.
 func startWarm(ctx context.Context, s *Session) (warm, error) {
-	python, err := interpreter(s.opts.PythonBin, s.dir)
+	python, err := interpreter(s.opts.PythonBin, s.places())
 	if err != nil {
 		return warm{}, err
 	}
@@ -113,7 +113,7 @@ func startWarm(ctx context.Context, s *Session) (warm, error) {
 	if err != nil {
 		return warm{}, err
 	}
-	source, err := runtimeDir(s.opts.Runtime, python, s.changeable, temp.path)
+	source, err := runtimeDir(s.opts.Runtime, python, s.places(), temp.path)
 	if err != nil {
 		temp.remove()
 		return warm{}, err

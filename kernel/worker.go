@@ -116,7 +116,7 @@ func makeWorker(ctx context.Context, s *Session) (made *worker, err error) {
 	if err := roomForStart(); err != nil {
 		return nil, err
 	}
-	python, err := interpreter(s.opts.PythonBin, s.dir)
+	python, err := interpreter(s.opts.PythonBin, s.places())
 	if err != nil {
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func makeWorker(ctx context.Context, s *Session) (made *worker, err error) {
 	if err := s.layer.ready(s); err != nil {
 		return nil, err
 	}
-	source, err := runtimeDir(s.opts.Runtime, python, s.changeable, temp.path)
+	source, err := runtimeDir(s.opts.Runtime, python, s.places(), temp.path)
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func strictlyBeneath(root, p string) bool {
 // cleaned is path.Clean of an absolute path, quicker for one that is clean already, as
 // nearly all are.
 func cleaned(p string) string {
-	if !strings.Contains(p, "//") && !strings.Contains(p, "/.") && (len(p) == 1 || p[len(p)-1] != '/') {
+	if !strings.Contains(p, "//") && !strings.Contains(p, "/.") && (p == "/" || !strings.HasSuffix(p, "/")) && p != "" {
 		return p
 	}
 	return path.Clean(p)
