@@ -93,7 +93,7 @@ func firstOf(worker int) (int, error) {
 	return 0, fmt.Errorf("process %d: the first process of its jail is no child of this one", worker)
 }
 
-// warmOf is the warm parent that a worker was forked of, and lives below.
+// warmOf is the process of a warm parent that waits for a worker which it has forked.
 func warmOf(worker int) (int, error) {
 	parent, err := parentOf(worker)
 	if err != nil {

@@ -102,7 +102,7 @@ func (b *bench) memory(ctx context.Context) (*Row, error) {
 	if b.Quick {
 		count = 2
 	}
-	r := &Row{Name: "memory", Work: fmt.Sprintf("an idle session, of %d at once: PSS of all its processes; of one that was forked, and 1/%d of the warm parent's", count, count), Unit: "MB"}
+	r := &Row{Name: "memory", Work: fmt.Sprintf("an idle session, of %d at once: PSS of all its processes; of one that was forked, and 1/%d of the process that waits for them, without the one that forks", count, count), Unit: "MB"}
 	stock, err := b.stocked(wayFork, kernel.WayFork, 1)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (b *bench) memory(ctx context.Context) (*Row, error) {
 		}
 		r.Ways = append(r.Ways, wayOf(way.name, samples))
 	}
-	r.note(wayFork+": the warm parent, whole", shared.found, 0)
+	r.note(wayFork+": the process that waits, whole", shared.found, 0)
 	r.ratio(wayEnforce, wayLoop, 1.3, false)
 	r.ratio(wayFork, wayLoop, 0.4, false)
 	return r, ctx.Err()
@@ -172,14 +172,15 @@ func idlePSS(ctx context.Context, count int, start func() (runner, error), commo
 // nothingShared is what runners have together that have processes of their own alone.
 func nothingShared([]runner) (float64, error) { return 0, nil }
 
-// warmParent is the memory of the interpreter that a stock's sessions were forked of.
+// warmParent is the memory of what waits for a stock's forked sessions.
 type warmParent struct {
 	stock *stocked
 	found []float64
 }
 
 // pss closes the stock first: a worker that is ready has a share of the pages, too, and
-// would take its part of them off the sessions. The parent stays as long as they do.
+// would take its part of them off the sessions. Of the parent, the process that waits stays
+// as long as they do; the one that forks ends with the stock.
 func (p *warmParent) pss(running []runner) (float64, error) {
 	if err := p.stock.Close(); err != nil {
 		return 0, err
