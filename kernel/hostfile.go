@@ -23,7 +23,8 @@ type fileID struct {
 }
 
 // settled is how long a file must have been left alone for its state to be told by its
-// times: Linux keeps them to the tick of its clock (4 to 10 ms), and file systems of the network to the second or two.
+// times: Linux keeps them to the tick of its clock (4 to 10 ms), and file systems of the
+// network to the second or two.
 const settled = 3 * time.Second
 
 // hostFile is the content of a file, read again when the file is another one, or was

@@ -48,9 +48,9 @@ func (st *Stock) mayWarm(s *Session) error {
 			return err
 		}
 	}
-	for _, r := range s.policy.Allow { // not only what the interpreter itself lies beneath
-		if r.Access&policy.AccessWrite != 0 && (policy.Within("/usr", r.Path) || policy.Within(r.Path, "/usr")) {
-			return fmt.Errorf("its policy lets sessions change %s", r.Path)
+	for _, place := range s.places() { // not only what the interpreter itself lies beneath
+		if policy.Overlap("/usr", place) {
+			return fmt.Errorf("its policy lets sessions change %s", place)
 		}
 	}
 	return nil
