@@ -68,8 +68,8 @@ var sessions atomic.Int64
 
 // Open checks the options and the session directory, opens the audit record and
 // begins to remove what killed launchers left, unless that was done within the last
-// 10 s; it has ended when the first worker is ready, or with Close. No worker is started before the first call or
-// Start. The error is an *audit.OpenError when it is the record's.
+// 10 s; it has ended when the first worker is ready, or with Close. No worker is
+// started before the first call or Start. The error is an *audit.OpenError when it is the record's.
 func Open(opts Options) (*Session, error) {
 	if err := roomForStart(); err != nil {
 		return nil, short(err)
