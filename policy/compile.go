@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 )
@@ -13,7 +14,7 @@ import (
 func Compile(doc Document, f Facts) (Policy, []Note, error) {
 	c := &compiler{doc: doc, facts: f, mode: f.Mode.OrDefault()}
 	c.policy = Policy{Name: doc.Name, Mode: c.mode, Unjailed: f.Unjailed, Links: slices.Clone(f.Links), Private: private(), Devices: devices(),
-		Sealed: append(sealed(), f.Sealed...), Needs: f.Needs, Allow: []Rule{}, Deny: []Rule{}}
+		Sealed: append(sealed(), f.Sealed...), Needs: slices.Clone(f.Needs), Allow: []Rule{}, Deny: []Rule{}}
 	d := doc.FS.Defaults
 	c.policy.ReadDefault = c.standard(d.Read, Allow, "reading is open except for secrets")
 	c.policy.WriteDefault = c.standard(d.Write, Deny, "changes are allowed in the session directory and private places only")
@@ -24,10 +25,23 @@ func Compile(doc Document, f Facts) (Policy, []Note, error) {
 	c.denies()
 	c.network()
 	c.rest()
+	c.canonical()
 	if c.err != nil {
 		return Policy{}, c.notes, c.err
 	}
 	return c.policy, c.notes, nil
+}
+
+// canonical has no rule's path be anything else, wherever the facts are from: decisions
+// compare them as they are.
+func (c *compiler) canonical() {
+	for _, rules := range [][]Rule{c.policy.Private, c.policy.Devices, c.policy.Sealed, c.policy.Needs, c.policy.Allow, c.policy.Deny} {
+		for i := range rules {
+			if r := &rules[i]; strings.HasPrefix(r.Path, "/") {
+				r.Path = path.Clean(r.Path)
+			}
+		}
+	}
 }
 
 type compiler struct {

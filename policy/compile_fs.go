@@ -162,7 +162,7 @@ func (c *compiler) deny(r FSRule, id, p string) {
 	found := c.found(p)
 	rule := Rule{ID: id, Path: found.Path, Access: r.Access, Reason: r.Reason, Line: r.Line, Enforced: c.enforced(r.Mode), Promoted: r.Mode == Enforce, Absent: !found.Exists}
 	if found.Path == "" {
-		rule.Path = p
+		rule.Path = path.Clean(p)
 	}
 	session := c.facts.SessionDir
 	root, guarded := c.writable(rule.Path)

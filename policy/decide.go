@@ -86,7 +86,7 @@ func (p Policy) decide(op Op) Decision {
 		return base
 	}
 	reason := rule.Reason
-	if !Within(rule.Path, at) {
+	if !holds(rule.Path, at) {
 		reason = "it is on the way to " + rule.Path + ": " + reason
 	}
 	return p.deny(op.Kind, rule.ID, reason, rule.Enforced || !base.Allowed() && base.Enforced, rule.Line)
@@ -127,24 +127,33 @@ func (p Policy) nowhere(op Op) Decision {
 // denying looks for a rule that denies: one that Linux enforces before one that is
 // reported, and then the deepest.
 func (p Policy) denying(k OpKind, at string, changes bool) (Rule, bool) {
-	best, found := Rule{}, false
-	for _, r := range p.Deny {
+	var best *Rule
+	for i := range p.Deny {
+		r := &p.Deny[i]
 		if !r.denies(k, at, changes) {
 			continue
 		}
-		if !found || r.Enforced && !best.Enforced || r.Enforced == best.Enforced && depth(r.Path) > depth(best.Path) {
-			best, found = r, true
+		if best == nil || r.Enforced && !best.Enforced || r.Enforced == best.Enforced && depth(r.Path) > depth(best.Path) {
+			best = r
 		}
 	}
-	return best, found
+	return found(best)
+}
+
+// found is a copy of the rule that a search ended with, if it did with one.
+func found(r *Rule) (Rule, bool) {
+	if r == nil {
+		return Rule{}, false
+	}
+	return *r, true
 }
 
 // denies reports whether the rule denies this kind of operation at this path.
-func (r Rule) denies(k OpKind, at string, changes bool) bool {
+func (r *Rule) denies(k OpKind, at string, changes bool) bool {
 	if k.takes() && slices.Contains(r.Pins, at) {
 		return true
 	}
-	if !Within(r.Path, at) {
+	if !holds(r.Path, at) {
 		return false
 	}
 	switch {
@@ -162,9 +171,9 @@ func (r Rule) denies(k OpKind, at string, changes bool) bool {
 // it says whose it is: a bind of the host's lies over a private place, and a
 // private place over what the jail shows read-only.
 func (p Policy) change(op Op, at string, parts Access, metadata bool) Decision {
-	for _, r := range p.Devices {
-		if at == r.Path && (op.Kind == Write || op.Kind == Truncate) {
-			return allow(r)
+	for i := range p.Devices {
+		if r := &p.Devices[i]; at == r.Path && (op.Kind == Write || op.Kind == Truncate) {
+			return allow(*r)
 		}
 	}
 	if p.ReadDefault.Effect == Deny && !inOwn(at) && !p.shown(at, op.Kind.names()) {
@@ -207,8 +216,8 @@ func (d Decision) Unlisted() bool {
 // it, where the path's name is the matter.
 func (p Policy) shown(at string, name bool) bool {
 	for _, rules := range [][]Rule{p.Allow, p.Needs} {
-		for _, r := range rules {
-			if Within(r.Path, at) && !(name && r.Path == at) {
+		for i := range rules {
+			if r := &rules[i]; holds(r.Path, at) && !(name && r.Path == at) {
 				return true
 			}
 		}
@@ -221,8 +230,8 @@ func (p Policy) shown(at string, name bool) bool {
 // path only.
 func (p Policy) granted(at string, k OpKind, parts Access) bool {
 	var sum Access
-	for _, r := range p.Allow {
-		if Within(r.Path, at) && !(k.names() && r.Path == at) {
+	for i := range p.Allow {
+		if r := &p.Allow[i]; holds(r.Path, at) && !(k.names() && r.Path == at) {
 			sum |= r.Access
 		}
 	}
@@ -243,8 +252,8 @@ func (p Policy) seen(at string) (Decision, bool) {
 		return Decision{Effect: Allow, Rule: "ground.own", Reason: "a place of the jail's own, where nothing of the host is"}, true
 	}
 	for _, rules := range [][]Rule{p.Allow, p.Needs, p.Private} {
-		for _, r := range rules {
-			if Within(at, r.Path) {
+		for i := range rules {
+			if r := &rules[i]; holds(at, r.Path) {
 				return Decision{Effect: Allow, Rule: r.ID, Reason: "it is on the way to " + r.Path, Line: r.Line}, true
 			}
 		}
@@ -278,26 +287,27 @@ const maxNearest = 8
 
 // covering returns the deepest rule with the access that contains at.
 func covering(rules []Rule, at string, access Access) (Rule, bool) {
-	best, found := Rule{}, false
-	for _, r := range rules {
+	var best *Rule
+	for i := range rules {
+		r := &rules[i]
 		ok := r.Access.Has(access)
 		if access == 0 {
 			ok = r.Access&AccessWrite != 0
 		}
-		if ok && Within(r.Path, at) && (!found || depth(r.Path) > depth(best.Path)) {
-			best, found = r, true
+		if ok && holds(r.Path, at) && (best == nil || len(r.Path) > len(best.Path)) {
+			best = r
 		}
 	}
-	return best, found
+	return found(best)
 }
 
 // deepest returns the rule with the longest path that contains at.
 func deepest(rules []Rule, at string) (Rule, bool) {
-	best, found := Rule{}, false
-	for _, r := range rules {
-		if Within(r.Path, at) && (!found || depth(r.Path) > depth(best.Path)) {
-			best, found = r, true
+	var best *Rule
+	for i := range rules {
+		if r := &rules[i]; holds(r.Path, at) && (best == nil || len(r.Path) > len(best.Path)) {
+			best = r
 		}
 	}
-	return best, found
+	return found(best)
 }

@@ -72,7 +72,7 @@ func Own(p string) bool { return inOwn(p) }
 // the host is.
 func inOwn(p string) bool {
 	for _, o := range own {
-		if Within(o, p) {
+		if holds(o, p) {
 			return true
 		}
 	}

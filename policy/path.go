@@ -19,6 +19,13 @@ func Within(root, p string) bool {
 	return p == root || len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root
 }
 
+// holds is Within of canonical paths, as those of a compiled policy's rules are: many of
+// them are compared for each operation.
+func holds(root, p string) bool {
+	n := len(root)
+	return n > 0 && strings.HasPrefix(p, root) && (len(p) == n || p[n] == '/' || n == 1)
+}
+
 // strictlyBeneath is Within of canonical paths that differ.
 func strictlyBeneath(root, p string) bool {
 	return len(p) > len(root) && strings.HasPrefix(p, root) && (p[len(root)] == '/' || root == "/")
@@ -36,10 +43,8 @@ func cleaned(p string) string {
 // Overlap reports whether one of two absolute paths contains the other.
 func Overlap(a, b string) bool { return Within(a, b) || Within(b, a) }
 
-// depth counts the components of a cleaned absolute path; a deeper rule is a
-// more special one.
+// depth counts the components of a canonical path; a deeper rule is a more special one.
 func depth(p string) int {
-	p = cleaned(p)
 	if p == "/" {
 		return 0
 	}

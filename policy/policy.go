@@ -118,9 +118,12 @@ func (p Policy) TellsReads() bool {
 // Hidden says whether a path is kept from being seen at all, so that nobody inside
 // can tell what is there from what is not.
 func (p Policy) Hidden(path string) bool {
-	return slices.ContainsFunc(p.Deny, func(r Rule) bool {
-		return r.Enforced && r.Access.Has(AccessRead) && Within(r.Path, path)
-	})
+	for i := range p.Deny {
+		if r := &p.Deny[i]; r.Enforced && r.Access.Has(AccessRead) && Within(r.Path, path) {
+			return true
+		}
+	}
+	return false
 }
 
 // JSON is the policy as text: of equal ones it is the same.
