@@ -198,7 +198,8 @@ func (w *worker) ready(ctx context.Context, s *Session, start time.Time, whole t
 	if err == nil {
 		// Before the first is answered: the worker takes one after the other.
 		read, write, refusal := []string{}, s.writable(), ""
-		_, confined, err = w.send(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Deny: s.denied(), Refusal: &refusal}, nil, nil)
+		observed, _ := w.proc.Settle() // of a failure the first cell tells
+		_, confined, err = w.send(wire.Request{Op: wire.OpConfine, Session: s.name, Read: &read, Write: &write, Deny: s.denied(), Observed: observed, Refusal: &refusal}, nil, nil)
 	}
 	var m *wire.Message
 	if err == nil {

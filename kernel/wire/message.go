@@ -48,13 +48,14 @@ type Request struct {
 	Pipes   bool    `json:"pipes,omitempty"`
 	Keep    bool    `json:"keep,omitempty"`
 
-	Read    *[]string `json:"read,omitempty"`
-	Write   *[]string `json:"write,omitempty"`
-	Deny    []string  `json:"deny,omitempty"`
-	Refusal *string   `json:"refusal,omitempty"`
-	Enabled *bool     `json:"enabled,omitempty"`
-	Text    *string   `json:"text,omitempty"`
-	Target  int64     `json:"target,omitempty"`
+	Read     *[]string `json:"read,omitempty"`
+	Write    *[]string `json:"write,omitempty"`
+	Deny     []string  `json:"deny,omitempty"`
+	Observed bool      `json:"observed,omitempty"`
+	Refusal  *string   `json:"refusal,omitempty"`
+	Enabled  *bool     `json:"enabled,omitempty"`
+	Text     *string   `json:"text,omitempty"`
+	Target   int64     `json:"target,omitempty"`
 
 	Name      string          `json:"name,omitempty"`
 	Schema    json.RawMessage `json:"schema,omitempty"`

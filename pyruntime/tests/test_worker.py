@@ -301,6 +301,47 @@ await asyncio.sleep(60)""")
         self.assertEqual(reply["error"]["ename"], "PermissionError")
         self.assertIn("not there", reply["error"]["evalue"])
 
+    def test_what_linux_tells_of_is_recorded_where_it_leads_within_a_cell(self):
+        with tempfile.TemporaryDirectory() as room, self.Host(confine=False) as host:
+            host.request("confine", read=[], write=[host.directory, "/dev"], refusal="", observed=True)
+            os.mkdir(room + "/other")
+            os.symlink(room, host.directory + "/link")
+            reply = host.cell("""import os
+def write(path):
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT))
+def look(path):
+    try: os.close(os.open(path, os.O_WRONLY))
+    except OSError: pass
+for _ in range(3): write('mine')
+os.chdir(%r)
+write('mine')
+os.chdir('other')
+look('mine')
+write('mine')
+write('../mine')
+os.chdir(%r)
+os.symlink(%r, 'way')
+write('way')
+os.remove('way')
+write('way')
+write('link/through')
+os.mkdir('link/made')
+""" % (room, host.directory, room + "/led"))
+            self.assertEqual([(o["op"], o["path"]) for o in reply["observed"]], [
+                ("open", room + "/mine"), ("open", room + "/other/mine"), ("open", room + "/led"),
+                ("open", room + "/through"), ("mkdir", room + "/made")])
+            # What lies elsewhere by the next cell is looked up again.
+            os.remove(host.directory + "/link")
+            os.mkdir(host.directory + "/link")
+            self.assertNotIn("observed", host.cell("write('link/through')"))
+
+    def test_with_everything_in_order_nothing_is_recorded(self):
+        with tempfile.TemporaryDirectory() as room, self.Host(confine=False) as host:
+            host.request("confine", read=[], write=["/"], refusal="")
+            self.assertNotIn("observed", host.cell("import os; open(%r, 'w').close(); os.mkdir(%r)" % (room + "/x", room + "/y")))
+            host.request("confine", read=[], write=["/"], deny=[room], refusal="")
+            self.assertEqual([o["path"] for o in host.cell("os.rmdir(%r)" % (room + "/y"))["observed"]], [room + "/y"])
+
     def test_the_network_can_be_refused(self):
         self.host.request("network", enabled=False, refusal="no network here")
         self.assertIn("no network here", self.host.cell("import socket; socket.create_connection(('192.0.2.1', 9), timeout=5)")["error"]["evalue"])

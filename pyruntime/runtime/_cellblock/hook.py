@@ -34,6 +34,8 @@ EVENTS = {
 }
 OPEN = (("open", 0, None, FOLLOW, THERE),)
 CREATE = (("open", 0, None, FOLLOW, EITHER),)
+# After these a path may lead elsewhere.
+MOVING = frozenset(("os.remove", "os.rmdir", "os.rename", "os.symlink"))
 LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
 MAX_NAME = 255  # characters; DNS has no longer one
 THREADS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
@@ -48,6 +50,9 @@ class Hook:
         self._roots = ()
         self._denied = ()
         self._known = {}  # where paths lead that came early
+        self._free = False  # everything is in order
+        self._settled = None  # what to open needs no further look in this cell; None: everything does
+        self._led = None  # where directories lead in this cell
         self._refusal = REFUSED
         self._network = None
         self._found = {}
@@ -55,8 +60,8 @@ class Hook:
 
     def install(self):
         """From here on; a hook cannot be taken away again."""
-        events, writing, see, network, look = EVENTS, WRITING, self._see, self._connect, self._look
-        creating, origins, dropped = os.O_CREAT, self._origins, self._dropped
+        events, writing, moving, see, opened = EVENTS, WRITING, MOVING, self._see, self._open
+        network, look, forget, origins, dropped = self._connect, self._look, self._forget, self._origins, self._dropped
         adopt = origins.adopt
 
         def hook(event, args):
@@ -65,9 +70,13 @@ class Hook:
             if event == "open":
                 flags = args[2]
                 if flags is not None and flags & writing and type(args[0]) is not int:
-                    see(CREATE if flags & creating else OPEN, args)
+                    opened(flags, args)
             elif event in events:
                 see(events[event], args)
+                if event in moving:
+                    forget()
+            elif event == "os.chdir":
+                forget()
             elif event == "socket.connect" or event == "socket.sendto":
                 network(args)
             elif event in LOOKUPS:
@@ -79,10 +88,12 @@ class Hook:
 
         sys.addaudithook(hook)
 
-    def confine(self, write, refusal, deny=(), early=False):
+    def confine(self, write, refusal, deny=(), observed=False, early=False):
         """Writes beneath the paths in write are in order, unless they lie beneath
         one in deny; others are recorded, and refused with this text when there
-        is one. Early, before any foreign code, nothing is allowed yet: where these paths
+        is one. With observed the host is told of every write by Linux, and needs the
+        lines alone: within a cell a path may count as leading where it led before.
+        Early, before any foreign code, nothing is allowed yet: where these paths
         lead is looked up, and not again later."""
         roots = []
         for path in write:
@@ -98,6 +109,15 @@ class Hook:
         self._roots = tuple(roots)
         self._denied = tuple(p.rstrip("/") for p in deny)
         self._refusal = refusal
+        self._free = "" in self._roots and not self._denied
+        self._settled = self._led = None
+        if observed and not refusal:
+            self._settled, self._led = set(), {}
+
+    def _forget(self):
+        if self._settled is not None:
+            self._settled.clear()
+            self._led.clear()
 
     def network(self, enabled, refusal):
         """Refuse connections with this text unless enabled; loopback always works."""
@@ -115,22 +135,36 @@ class Hook:
         if self.watching and isinstance(host, str) and 0 < len(host) <= MAX_NAME:
             self._record("lookup", host)
 
-    def _see(self, wanted, args):
-        if not self.watching:
+    def _open(self, flags, args):
+        settled, path = self._settled, args[0]
+        remember = settled is not None and type(path) is str
+        if remember and path in settled:
             return
-        outside = None
+        creating = flags & os.O_CREAT
+        told = self._see(CREATE if creating else OPEN, args)
+        # What is neither there nor made tells nothing of what comes to be there later.
+        if remember and (told or creating) and len(settled) < MAX_PATHS:
+            settled.add(path)
+
+    def _see(self, wanted, args):
+        """Record what is not in order; whether all that is named is there."""
+        if not self.watching or self._free:
+            return True
+        outside, complete = None, True
         for operation, at, dir_at, follow, state in wanted:
             path = args[at] if at < len(args) else None
             if path is None or isinstance(path, int):
                 continue
             fd = args[dir_at] if dir_at is not None and dir_at < len(args) else -1
-            path, there = place.canonical(path, fd if isinstance(fd, int) else -1, follow)
+            path, there = place.canonical(path, fd if isinstance(fd, int) else -1, follow, self._led)
+            complete = complete and there
             if path is None or self._inside(path) or (state is not EITHER and there is not state):
                 continue
             self._record(operation, path)
             outside = path
         if outside is not None and self._refusal:
             raise PermissionError(13, self._refusal, outside)
+        return complete
 
     def _inside(self, path):
         for root in self._denied:
@@ -168,6 +202,7 @@ class Hook:
 
     def take(self):
         """The records since the last call."""
+        self._forget()
         if not self._found:
             return []
         found, self._found = self._found, {}

@@ -1,16 +1,19 @@
 """Where a path leads: what Linux itself says of it, in few calls."""
 
 import os
+import stat
 
+_MAX_KNOWN = 1000
 _LOOK = os.O_PATH | os.O_CLOEXEC
 _FD = "/proc/self/fd/%d"
 
 
-def canonical(path, dir_fd, follow):
+def canonical(path, dir_fd, follow, known=None):
     """(absolute path without links, whether it exists); (None, False) if it is none.
 
     dir_fd is the directory that a relative path starts from, or negative. With
-    follow the last component's link is followed too.
+    follow the last component's link is followed too. Where directories lead is taken
+    from known, if it is a dict, and put there.
     """
     try:
         path = os.fsdecode(path)
@@ -21,6 +24,10 @@ def canonical(path, dir_fd, follow):
             path = os.readlink(_FD % dir_fd) + "/" + path
         except OSError:
             return None, False
+    if known is not None and dir_fd < 0:
+        found = _beneath(path, follow, known)
+        if found is not None:
+            return found
     try:
         if follow:
             return _real(path), True
@@ -40,6 +47,27 @@ def canonical(path, dir_fd, follow):
     except OSError:
         return full, False
     return full, True
+
+
+def _beneath(path, follow, known):
+    """canonical of a plain name in a directory that is known, or comes to be."""
+    head, slash, tail = path.rpartition("/")
+    if tail in ("", ".", ".."):
+        return None
+    real = known.get(head + slash)
+    try:
+        if real is None:
+            real = _real(head or slash or ".")
+            if real is None or len(known) >= _MAX_KNOWN:
+                return None
+            known[head + slash] = real
+        full = _join(real, tail)
+        mode = os.lstat(full).st_mode
+    except FileNotFoundError:
+        return (full, False) if real else None
+    except (OSError, ValueError):
+        return None
+    return None if follow and stat.S_ISLNK(mode) else (full, True)
 
 
 def _real(path):

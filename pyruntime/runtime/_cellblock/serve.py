@@ -28,7 +28,7 @@ OPS = {
     "run": {"code": (str, True)},
     "run-block": {"code": (str, True), "purpose": (str, False), "limits": (dict, False), "cell": (int, False), "scope": (str, False), "pipes": (bool, False), "keep": (bool, False), "input": (bool, False)},
     "eval": {"code": (str, True)},
-    "confine": {"read": (list, True), "write": (list, True), "refusal": (str, True), "deny": (list, False)},
+    "confine": {"read": (list, True), "write": (list, True), "refusal": (str, True), "deny": (list, False), "observed": (bool, False)},
     "network": {"enabled": (bool, True), "refusal": (str, False)},
     "stdin": {"text": (str, True)},
     "interrupt": {"target": (int, False)},
@@ -254,7 +254,7 @@ class Worker:
         for name in ("read", "write", "deny"):
             if not all(type(p) is str and p.startswith("/") for p in message.get(name, ())):
                 raise Refused("confine: %s is a list of absolute paths" % name)
-        self.hook.confine(message["write"], message["refusal"], message.get("deny", ()), self.space is None)
+        self.hook.confine(message["write"], message["refusal"], message.get("deny", ()), message.get("observed", False), self.space is None)
         return {"read": len(message["read"]), "write": len(message["write"])}
 
     def do_network(self, message, fds, extra):
