@@ -157,9 +157,13 @@ func (s *Session) seen(w *worker, hook []wire.Observed) []Violation {
 	var out []Violation
 	from := lines(hook)
 	denied := s.lookedUp(w, hook)
+	sights := w.watch.take()
+	if len(sights) == 0 && len(denied) == 0 && len(hook) == 0 {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), lookupTime)
 	defer cancel()
-	for _, sight := range w.watch.take() {
+	for _, sight := range sights {
 		if w.lookups.listed(ctx, s.policy, sight) {
 			continue
 		}
