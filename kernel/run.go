@@ -220,6 +220,17 @@ func (r *Run) Cancel() { r.cancel() }
 // Done is closed when the run has ended.
 func (r *Run) Done() <-chan struct{} { return r.over }
 
+// Result is what the run came to, once Done is closed; nil before. It takes no step: the
+// end comes with one all the same.
+func (r *Run) Result() *Result {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.known {
+		return nil
+	}
+	return r.copyOfResult()
+}
+
 // fail ends the run with an error of its own.
 func (r *Run) fail(err error) {
 	r.mu.Lock()

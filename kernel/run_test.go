@@ -246,7 +246,13 @@ func TestAHostThatTakesNoStepsSlowsTheCellDown(t *testing.T) {
 	}
 	// Where no step is ever taken, the time limit and the end of the session count.
 	r = s.Run(t.Context(), Call{Code: code, Timeout: time.Second})
+	if r.Result() != nil {
+		t.Error("a result before the end")
+	}
 	<-r.Done()
+	if result := r.Result(); result == nil || result.Details.Error == nil || result.Details.Error.Name != KernelTimeout {
+		t.Errorf("%+v", result)
+	}
 	if step, err := r.Continue(t.Context()); err != nil || step.Result.Details.Error == nil || step.Result.Details.Error.Name != KernelTimeout {
 		t.Errorf("%+v, %v", step, err)
 	}

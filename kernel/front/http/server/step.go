@@ -29,7 +29,6 @@ type driven struct {
 	stream  bool // tells what happens; nobody takes steps
 	begun   time.Time
 	waiting chan struct{} // holds one token while a step is waited for
-	counted sync.Once
 
 	answering sync.Mutex // held while an answer is taken in
 
@@ -67,6 +66,8 @@ func (s *Server) begin(w http.ResponseWriter, r *http.Request, who caller) *answ
 			if a = s.registry.keep(e, d); a == nil {
 				go func() {
 					<-d.run.Done()
+					// Also one whose end nobody asks for is a call.
+					s.metrics.call(*d.run.Result(), time.Since(d.begun))
 					leave()
 				}()
 				w.Header().Set("Location", "/v1/sessions/"+e.id+"/runs/"+d.id)
@@ -131,9 +132,6 @@ func (s *Server) step(w http.ResponseWriter, r *http.Request, who caller) *answe
 		return refuse(http.StatusInternalServerError, api.CodeHost, "run %s: %v", d.id, err)
 	}
 	d.last = shown(step, d.last.Step+1)
-	if step.Result != nil {
-		d.counted.Do(func() { s.metrics.call(*step.Result, time.Since(d.begun)) })
-	}
 	send(w, http.StatusOK, d.last)
 	return nil
 }

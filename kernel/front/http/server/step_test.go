@@ -41,6 +41,22 @@ func (l *live) until(run string, answers ...api.Answer) (api.Step, string) {
 	}
 }
 
+// TestARunCountsWhenItHasEnded: whether its caller asks for the end, often or never.
+func TestARunCountsWhenItHasEnded(t *testing.T) {
+	l := serve(t, nil)
+	s := l.create("")
+	const ok = `cellblock_cells_total\{outcome="ok"\}`
+	l.begin(s, "1")
+	eventually(t, "a run that nobody drives is counted", func() bool { return l.metric(ok) == 1 })
+	run := s + "/runs/" + l.begin(s, "2")
+	for range 2 {
+		if step, _ := l.until(run); step.State != kernel.Finished {
+			t.Errorf("%+v", step)
+		}
+	}
+	eventually(t, "one that is driven is counted once", func() bool { return l.metric(ok) == 2 })
+}
+
 // TestACallerDrivesARun: questions of input(), host calls that the policy lets through and
 // such that it wants confirmed are answered in steps; a step is said again when asked.
 func TestACallerDrivesARun(t *testing.T) {
