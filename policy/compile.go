@@ -120,10 +120,14 @@ func (d Document) Paths(f Facts) []string {
 
 // found is what the host has at a path.
 func (c *compiler) found(p string) Found {
-	if found, ok := c.facts.Paths[p]; ok {
-		return found
+	found, ok := c.facts.Paths[p]
+	if !ok {
+		found = Found{Exists: true, Dir: true, Path: p}
 	}
-	return Found{Exists: true, Dir: true, Path: p}
+	if found.Path != "" {
+		found.Path = path.Clean(found.Path)
+	}
+	return found
 }
 
 func (r FSRule) id(i int) string {

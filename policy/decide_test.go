@@ -317,3 +317,30 @@ func FuzzDecide(f *testing.F) {
 		}
 	})
 }
+
+// TestWhatAPolicyHoldsIsCanonical: decisions compare its paths as they are, wherever they
+// came from.
+func TestWhatAPolicyHoldsIsCanonical(t *testing.T) {
+	doc := Document{Version: 1, FS: FSPart{Rules: []FSRule{{Path: "/a//b/../c/", Access: AccessRead | AccessWrite, Effect: Allow, Reason: "r"}, {Path: "/d/./e/", Access: AccessRead, Effect: Deny, Reason: "r"}}}}
+	rule := func(p string) Rule { return Rule{ID: "x", Path: p, Access: AccessRead | AccessExec} }
+	facts := Facts{Mode: Enforce, SessionDir: "/s", Needs: []Rule{rule("/n//x/")}, Sealed: []Rule{rule("/a/./c/q/")}, Paths: map[string]Found{"/d/./e": {Exists: true, Path: "/f//g/"}}}
+	p, notes, err := Compile(doc, facts)
+	if err != nil || len(notes) > 0 {
+		t.Fatal(err, notes)
+	}
+	for _, rules := range [][]Rule{p.Private, p.Devices, p.Sealed, p.Needs, p.Allow, p.Deny} {
+		for _, r := range rules {
+			if r.Path != path.Clean(r.Path) {
+				t.Errorf("%s: %s", r.ID, r.Path)
+			}
+		}
+	}
+	if facts.Needs[0].Path != "/n//x/" {
+		t.Error("the caller's own facts are changed")
+	}
+	for op, want := range map[Op]bool{{Kind: Write, Path: "/a/c/x"}: true, {Kind: Write, Path: "/a/c/q/x"}: false, {Kind: Read, Path: "/f/g/h"}: false, {Kind: Read, Path: "/n/x"}: true} {
+		if d := p.Decide(op); d.Allowed() != want {
+			t.Errorf("%+v: %+v", op, d)
+		}
+	}
+}
