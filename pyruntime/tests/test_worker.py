@@ -2,6 +2,8 @@
 
 import json
 import os
+import random
+import shutil
 import tempfile
 import time
 import unittest
@@ -330,10 +332,58 @@ os.mkdir('link/made')
             self.assertEqual([(o["op"], o["path"]) for o in reply["observed"]], [
                 ("open", room + "/mine"), ("open", room + "/other/mine"), ("open", room + "/led"),
                 ("open", room + "/through"), ("mkdir", room + "/made")])
-            # What lies elsewhere by the next cell is looked up again.
-            os.remove(host.directory + "/link")
-            os.mkdir(host.directory + "/link")
-            self.assertNotIn("observed", host.cell("write('link/through')"))
+            # What leads elsewhere by the next cell is looked up again.
+            place = host.directory + "/place"
+            os.mkdir(place)
+            self.assertNotIn("observed", host.cell("os.chdir(%r)\nwrite('place/x')" % host.directory))
+            shutil.rmtree(place)
+            os.symlink(room, place)
+            self.assertEqual([o["path"] for o in host.cell("write('place/x')")["observed"]], [room + "/x"])
+
+    def test_what_a_cell_remembers_of_paths_changes_no_record(self):
+        # The same calls, with a look at each path and with what is remembered. They stay in
+        # the room: two ".." at most, none in a link or a change of directory, far down.
+        def name(up):
+            parts = [pick.choice("abl") for _ in range(pick.choice((1, 1, 2)))]
+            for _ in range(pick.choice((0, 0, 1, 2)) if up else 0):
+                parts.insert(pick.randint(0, len(parts)), "..")
+            path = pick.choice(("/", "/", "//")).join(parts) + pick.choice(("", "", "", "/", "/."))
+            return path if pick.random() < 0.6 else here + pick.choice(("/in/", "/out/")) + path
+
+        def cell():
+            # Few paths, so that each is met often, before and after what moves it.
+            places, level = [name(True) for _ in range(4)], [name(False) for _ in range(4)]
+            lines, often = [], pick.choice((("open",), ("open", "chdir", "mkdir"), ("symlink", "remove"), ("rename", "mkdir", "rmdir", "link", "chmod")))
+            for _ in range(40):
+                do = pick.choice(("open", pick.choice(often)))
+                place = pick.choice(level if do in ("symlink", "chdir") else places)
+                more = {"open": ", os.O_WRONLY" + pick.choice(("", " | os.O_CREAT")), "symlink": ", %r" % pick.choice(places), "rename": ", %r" % pick.choice(places),
+                        "link": ", %r" % pick.choice(places), "chmod": ", 0o700"}.get(do, "")
+                lines.append("do(os.%s, %r%s)" % (do, os.fsencode(place) if pick.random() < 0.1 else place, more))
+            return "\n".join(lines)
+
+        def play(observed):
+            for place in ("in/a/b", "in/b", "out/a/a", "out/b"):
+                os.makedirs(here + "/" + place)
+            with self.Host(directory=here + "/in", confine=False) as host:
+                host.request("confine", read=[], write=[here + "/in", "/dev"], deny=[here + "/in/d"], refusal="", observed=observed)
+                host.cell("import os\ndef do(f, *a):\n    try:\n        r = f(*a)\n        if r is not None: os.close(r)\n    except (OSError, TypeError): pass")
+                replies = [host.cell(cell()) for _ in range(6)]
+            shutil.rmtree(room + "/1")
+            return [sorted((o["op"], o["path"]) for o in reply.get("observed", [])) for reply in replies if reply["status"] == "ok"]
+
+        recorded = 0
+        with tempfile.TemporaryDirectory() as room:
+            room = os.path.realpath(room)
+            here = room + "/1" * 12
+            for seed in range(25):
+                pick = random.Random(seed)
+                looked = play(False)
+                pick = random.Random(seed)
+                self.assertEqual(play(True), looked, "seed %d" % seed)
+                self.assertEqual(len(looked), 6)
+                recorded += sum(map(len, looked))
+        self.assertGreater(recorded, 200)
 
     def test_with_everything_in_order_nothing_is_recorded(self):
         with tempfile.TemporaryDirectory() as room, self.Host(confine=False) as host:

@@ -140,10 +140,9 @@ class Hook:
         remember = settled is not None and type(path) is str
         if remember and path in settled:
             return
-        creating = flags & os.O_CREAT
-        told = self._see(CREATE if creating else OPEN, args)
-        # What is neither there nor made tells nothing of what comes to be there later.
-        if remember and (told or creating) and len(settled) < MAX_PATHS:
+        there = self._see(CREATE if flags & os.O_CREAT else OPEN, args)
+        # What is not there yet tells nothing of what comes to be there.
+        if remember and there and len(settled) < MAX_PATHS:
             settled.add(path)
 
     def _see(self, wanted, args):
