@@ -37,8 +37,12 @@ func Compile(doc Document, f Facts) (Policy, []Note, error) {
 func (c *compiler) canonical() {
 	for _, rules := range [][]Rule{c.policy.Private, c.policy.Devices, c.policy.Sealed, c.policy.Needs, c.policy.Allow, c.policy.Deny} {
 		for i := range rules {
-			if r := &rules[i]; strings.HasPrefix(r.Path, "/") {
+			r := &rules[i]
+			if strings.HasPrefix(r.Path, "/") {
 				r.Path = path.Clean(r.Path)
+			}
+			for j, pin := range r.Pins {
+				r.Pins[j] = path.Clean(pin)
 			}
 		}
 	}
