@@ -340,6 +340,31 @@ os.mkdir('link/made')
             os.symlink(room, place)
             self.assertEqual([o["path"] for o in host.cell("write('place/x')")["observed"]], [room + "/x"])
 
+    def test_what_leads_elsewhere_without_an_event_is_not_remembered(self):
+        with tempfile.TemporaryDirectory() as room, self.Host(confine=False) as host:
+            host.request("confine", read=[], write=[host.directory, "/dev"], refusal="", observed=True)
+            host.cell("import os, subprocess, threading, time\ndef write(path):\n    try: os.close(os.open(path, os.O_WRONLY | os.O_CREAT))\n    except OSError: pass\nos.mkdir('in')")
+            # What a thread of an earlier cell has found counts for no later one.
+            host.cell("os.mkdir('late')\ndef later():\n    time.sleep(0.3); write('late/x')\nthread = threading.Thread(target=later); thread.start()")
+            while not os.path.exists(host.directory + "/late/x"):
+                time.sleep(0.01)
+            time.sleep(0.1)
+            shutil.rmtree(host.directory + "/late")
+            os.symlink(room, host.directory + "/late")
+            self.assertEqual([o["path"] for o in host.cell("write('late/x')")["observed"]], [room + "/x"])
+            os.remove(room + "/x")
+            for what, code in {
+                "descriptors": "inside, out = os.open('in', 0), os.open(%r, 0)\nn = os.dup(inside)\nwrite('/proc/self/fd/%%d/x' %% n); write('/dev/fd/%%d/x' %% n)\nos.dup2(out, n)\nwrite('/proc/self/fd/%%d/x' %% n)",
+                "a look that failed": "os.symlink(%r, 'led'); old = os.dup(0)\nimport resource\nlimit = resource.getrlimit(resource.RLIMIT_NOFILE)\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, limit[1]))\nwrite('led/x')\nresource.setrlimit(resource.RLIMIT_NOFILE, limit)\nwrite('led/x')",
+                "a hard link of a link": "os.symlink(%r + '/x', 'sym'); write('d/x'); os.mkdir('d'); os.link('sym', 'd/x', follow_symlinks=False); write('d/x')",
+                "a child": "os.mkdir('cur'); write('cur/x'); os.remove('cur/x')\nwrite('cur/x')\nsubprocess.run(['sh', '-c', 'mv cur old; ln -s \"$1\" cur', 'sh', %r])\nwrite('cur/x')",
+                "a text that is none": "class S(str):\n    def rpartition(self, by): raise RuntimeError\n    __hash__ = None\nwrite(S(%r + '/x'))",
+            }.items():
+                with self.subTest(what):
+                    self.assertEqual([o["path"] for o in host.cell(code % room).get("observed", ())], [room + "/x"])
+                    if os.path.exists(room + "/x"):
+                        os.remove(room + "/x")
+
     def test_what_a_cell_remembers_of_paths_changes_no_record(self):
         # The same calls, with a look at each path and with what is remembered. They stay in
         # the room: two ".." at most, none in a link or a change of directory, far down.

@@ -34,8 +34,9 @@ EVENTS = {
 }
 OPEN = (("open", 0, None, FOLLOW, THERE),)
 CREATE = (("open", 0, None, FOLLOW, EITHER),)
-# After these a path may lead elsewhere.
+# After these a path may lead elsewhere, and while a child runs at any time.
 MOVING = frozenset(("os.remove", "os.rmdir", "os.rename", "os.symlink"))
+CHILDREN = frozenset(("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"))
 LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
 MAX_NAME = 255  # characters; DNS has no longer one
 THREADS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
@@ -51,8 +52,9 @@ class Hook:
         self._denied = ()
         self._known = {}  # where paths lead that came early
         self._free = False  # everything is in order
+        self._brief = False  # Linux tells of writes, and the lines are all that is wanted
         self._settled = None  # what to open needs no further look in this cell; None: everything does
-        self._led = None  # where directories lead in this cell
+        self._straight = {}  # directories that no link leads to, in this cell
         self._refusal = REFUSED
         self._network = None
         self._found = {}
@@ -60,8 +62,8 @@ class Hook:
 
     def install(self):
         """From here on; a hook cannot be taken away again."""
-        events, writing, moving, see, opened = EVENTS, WRITING, MOVING, self._see, self._open
-        network, look, forget, origins, dropped = self._connect, self._look, self._forget, self._origins, self._dropped
+        events, writing, moving, children, see, opened = EVENTS, WRITING, MOVING, CHILDREN, self._see, self._open
+        network, look, forget, origins, dropped = self._connect, self._look, self.forget, self._origins, self._dropped
         adopt = origins.adopt
 
         def hook(event, args):
@@ -77,6 +79,8 @@ class Hook:
                     forget()
             elif event == "os.chdir":
                 forget()
+            elif event in children:
+                self._settled = None  # until the next cell
             elif event == "socket.connect" or event == "socket.sendto":
                 network(args)
             elif event in LOOKUPS:
@@ -110,14 +114,18 @@ class Hook:
         self._denied = tuple(p.rstrip("/") for p in deny)
         self._refusal = refusal
         self._free = "" in self._roots and not self._denied
-        self._settled = self._led = None
-        if observed and not refusal:
-            self._settled, self._led = set(), {}
+        self._brief = observed and not refusal
+        self.begin()
 
-    def _forget(self):
+    def begin(self):
+        """A cell begins: nothing is known of where paths lead."""
+        self._settled, self._straight = set() if self._brief else None, {}
+
+    def forget(self):
+        """Something may have been moved. New objects, since another thread may be about
+        to put something into the old ones."""
         if self._settled is not None:
-            self._settled.clear()
-            self._led.clear()
+            self._settled, self._straight = set(), {}
 
     def network(self, enabled, refusal):
         """Refuse connections with this text unless enabled; loopback always works."""
@@ -136,34 +144,37 @@ class Hook:
             self._record("lookup", host)
 
     def _open(self, flags, args):
-        settled, path = self._settled, args[0]
-        remember = settled is not None and type(path) is str
-        if remember and path in settled:
-            return
-        there = self._see(CREATE if flags & os.O_CREAT else OPEN, args)
-        # What is not there yet tells nothing of what comes to be there.
-        if remember and there and len(settled) < MAX_PATHS:
-            settled.add(path)
+        creates, path, settled = flags & os.O_CREAT, args[0], self._settled
+        if settled is not None and type(path) is str:
+            if path in settled:
+                return
+            found = place.straight(path, self._straight)
+            if found is not None:
+                full, there = found
+                if self.watching and not self._free and (there or creates) and not self._inside(full):
+                    self._record("open", full)
+                # What is not there yet tells nothing of what comes to be there.
+                if there and len(settled) < MAX_PATHS:
+                    settled.add(path)
+                return
+        self._see(CREATE if creates else OPEN, args)
 
     def _see(self, wanted, args):
-        """Record what is not in order; whether all that is named is there."""
         if not self.watching or self._free:
-            return True
-        outside, complete = None, True
+            return
+        outside = None
         for operation, at, dir_at, follow, state in wanted:
             path = args[at] if at < len(args) else None
             if path is None or isinstance(path, int):
                 continue
             fd = args[dir_at] if dir_at is not None and dir_at < len(args) else -1
-            path, there = place.canonical(path, fd if isinstance(fd, int) else -1, follow, self._led)
-            complete = complete and there
+            path, there = place.canonical(path, fd if isinstance(fd, int) else -1, follow)
             if path is None or self._inside(path) or (state is not EITHER and there is not state):
                 continue
             self._record(operation, path)
             outside = path
         if outside is not None and self._refusal:
             raise PermissionError(13, self._refusal, outside)
-        return complete
 
     def _inside(self, path):
         for root in self._denied:
@@ -201,7 +212,7 @@ class Hook:
 
     def take(self):
         """The records since the last call."""
-        self._forget()
+        self.forget()
         if not self._found:
             return []
         found, self._found = self._found, {}

@@ -8,12 +8,11 @@ _LOOK = os.O_PATH | os.O_CLOEXEC
 _FD = "/proc/self/fd/%d"
 
 
-def canonical(path, dir_fd, follow, known=None):
+def canonical(path, dir_fd, follow):
     """(absolute path without links, whether it exists); (None, False) if it is none.
 
     dir_fd is the directory that a relative path starts from, or negative. With
-    follow the last component's link is followed too. Where directories lead is taken
-    from known, if it is a dict, and put there.
+    follow the last component's link is followed too.
     """
     try:
         path = os.fsdecode(path)
@@ -24,10 +23,6 @@ def canonical(path, dir_fd, follow, known=None):
             path = os.readlink(_FD % dir_fd) + "/" + path
         except OSError:
             return None, False
-    if known is not None and dir_fd < 0:
-        found = _beneath(path, follow, known)
-        if found is not None:
-            return found
     try:
         if follow:
             return _real(path), True
@@ -49,25 +44,30 @@ def canonical(path, dir_fd, follow, known=None):
     return full, True
 
 
-def _beneath(path, follow, known):
-    """canonical of a plain name in a directory that is known, or comes to be."""
+def straight(path, known):
+    """(absolute path, whether it exists) of a path on whose way there is no link, no dot
+    and no second slash; None for any other, and where nobody can say. known has the
+    directories that were found to be such, and gets more.
+    """
     head, slash, tail = path.rpartition("/")
     if tail in ("", ".", ".."):
         return None
-    real = known.get(head + slash)
+    at = known.get(head + slash)
     try:
-        if real is None:
-            real = _real(head or slash or ".")
-            if real is None or len(known) >= _MAX_KNOWN:
+        if at is None:
+            text = head or slash
+            if not path.startswith("/"):
+                here = os.getcwd()
+                text = _join(here, head) if head else here
+            if len(known) >= _MAX_KNOWN or _real(head or slash or ".") != text:
                 return None
-            known[head + slash] = real
-        full = _join(real, tail)
-        mode = os.lstat(full).st_mode
+            at = known[head + slash] = text
+        full = _join(at, tail)
+        return None if stat.S_ISLNK(os.lstat(full).st_mode) else (full, True)
     except FileNotFoundError:
-        return (full, False) if real else None
+        return (full, False) if at else None
     except (OSError, ValueError):
         return None
-    return None if follow and stat.S_ISLNK(mode) else (full, True)
 
 
 def _real(path):

@@ -287,6 +287,7 @@ class Worker:
         notes, reply, raised = [], {"status": "ok"}, None
         offered, self.asker.offered = self.asker.offered, message.get("input", self.asker.offered)
         self.origins.begin(cell)
+        self.hook.begin()
         start = time.perf_counter()
         try:
             self._guarded(message, lambda: self._cell(message["code"], cell, cap, reply, notes.append))
