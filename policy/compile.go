@@ -12,9 +12,10 @@ import (
 // were dropped or cannot do what they say here; an error is an [*Error] and
 // means that the session would not be what the document promises.
 func Compile(doc Document, f Facts) (Policy, []Note, error) {
+	f.Needs, f.Sealed = canonical(f.Needs), canonical(f.Sealed)
 	c := &compiler{doc: doc, facts: f, mode: f.Mode.OrDefault()}
 	c.policy = Policy{Name: doc.Name, Mode: c.mode, Unjailed: f.Unjailed, Links: slices.Clone(f.Links), Private: private(), Devices: devices(),
-		Sealed: append(sealed(), f.Sealed...), Needs: slices.Clone(f.Needs), Allow: []Rule{}, Deny: []Rule{}}
+		Sealed: append(sealed(), f.Sealed...), Needs: f.Needs, Allow: []Rule{}, Deny: []Rule{}}
 	d := doc.FS.Defaults
 	c.policy.ReadDefault = c.standard(d.Read, Allow, "reading is open except for secrets")
 	c.policy.WriteDefault = c.standard(d.Write, Deny, "changes are allowed in the session directory and private places only")
@@ -25,27 +26,20 @@ func Compile(doc Document, f Facts) (Policy, []Note, error) {
 	c.denies()
 	c.network()
 	c.rest()
-	c.canonical()
 	if c.err != nil {
 		return Policy{}, c.notes, c.err
 	}
 	return c.policy, c.notes, nil
 }
 
-// canonical has no rule's path be anything else, wherever the facts are from: decisions
-// compare them as they are.
-func (c *compiler) canonical() {
-	for _, rules := range [][]Rule{c.policy.Private, c.policy.Devices, c.policy.Sealed, c.policy.Needs, c.policy.Allow, c.policy.Deny} {
-		for i := range rules {
-			r := &rules[i]
-			if strings.HasPrefix(r.Path, "/") {
-				r.Path = path.Clean(r.Path)
-			}
-			for j, pin := range r.Pins {
-				r.Pins[j] = path.Clean(pin)
-			}
-		}
+// canonical is a copy of rules with their paths cleaned: decisions compare them as they
+// are.
+func canonical(rules []Rule) []Rule {
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Path = path.Clean(rules[i].Path)
 	}
+	return rules
 }
 
 type compiler struct {

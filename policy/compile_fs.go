@@ -127,8 +127,9 @@ func (c *compiler) denies() {
 	}
 	c.policy.Deny = append(c.policy.Deny, unexecutable()...)
 	// What is bound is a mount point, in every mode.
-	bound := func(path, reason string) {
-		c.policy.Deny = append(c.policy.Deny, Rule{ID: "ground.place", Path: path, Pins: []string{path}, Enforced: true, Reason: reason})
+	bound := func(place, reason string) {
+		place = path.Clean(place)
+		c.policy.Deny = append(c.policy.Deny, Rule{ID: "ground.place", Path: place, Pins: []string{place}, Enforced: true, Reason: reason})
 	}
 	if s := c.facts.SessionDir; s != "" {
 		bound(s, "the session directory keeps its name")
@@ -160,9 +161,10 @@ func (c *compiler) settle() {
 
 func (c *compiler) deny(r FSRule, id, p string) {
 	found := c.found(p)
+	p = path.Clean(p)
 	rule := Rule{ID: id, Path: found.Path, Access: r.Access, Reason: r.Reason, Line: r.Line, Enforced: c.enforced(r.Mode), Promoted: r.Mode == Enforce, Absent: !found.Exists}
 	if found.Path == "" {
-		rule.Path = path.Clean(p)
+		rule.Path = p
 	}
 	session := c.facts.SessionDir
 	root, guarded := c.writable(rule.Path)

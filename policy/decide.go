@@ -86,7 +86,7 @@ func (p Policy) decide(op Op) Decision {
 		return base
 	}
 	reason := rule.Reason
-	if !holds(rule.Path, at) {
+	if !contains(rule.Path, at) {
 		reason = "it is on the way to " + rule.Path + ": " + reason
 	}
 	return p.deny(op.Kind, rule.ID, reason, rule.Enforced || !base.Allowed() && base.Enforced, rule.Line)
@@ -153,7 +153,7 @@ func (r *Rule) denies(k OpKind, at string, changes bool) bool {
 	if k.takes() && slices.Contains(r.Pins, at) {
 		return true
 	}
-	if !holds(r.Path, at) {
+	if !contains(r.Path, at) {
 		return false
 	}
 	switch {
@@ -217,7 +217,7 @@ func (d Decision) Unlisted() bool {
 func (p Policy) shown(at string, name bool) bool {
 	for _, rules := range [][]Rule{p.Allow, p.Needs} {
 		for i := range rules {
-			if r := &rules[i]; holds(r.Path, at) && !(name && r.Path == at) {
+			if r := &rules[i]; contains(r.Path, at) && !(name && r.Path == at) {
 				return true
 			}
 		}
@@ -231,7 +231,7 @@ func (p Policy) shown(at string, name bool) bool {
 func (p Policy) granted(at string, k OpKind, parts Access) bool {
 	var sum Access
 	for i := range p.Allow {
-		if r := &p.Allow[i]; holds(r.Path, at) && !(k.names() && r.Path == at) {
+		if r := &p.Allow[i]; contains(r.Path, at) && !(k.names() && r.Path == at) {
 			sum |= r.Access
 		}
 	}
@@ -253,7 +253,7 @@ func (p Policy) seen(at string) (Decision, bool) {
 	}
 	for _, rules := range [][]Rule{p.Allow, p.Needs, p.Private} {
 		for i := range rules {
-			if r := &rules[i]; holds(at, r.Path) {
+			if r := &rules[i]; contains(at, r.Path) {
 				return Decision{Effect: Allow, Rule: r.ID, Reason: "it is on the way to " + r.Path, Line: r.Line}, true
 			}
 		}
@@ -294,7 +294,7 @@ func covering(rules []Rule, at string, access Access) (Rule, bool) {
 		if access == 0 {
 			ok = r.Access&AccessWrite != 0
 		}
-		if ok && holds(r.Path, at) && (best == nil || len(r.Path) > len(best.Path)) {
+		if ok && contains(r.Path, at) && (best == nil || len(r.Path) > len(best.Path)) {
 			best = r
 		}
 	}
@@ -305,7 +305,7 @@ func covering(rules []Rule, at string, access Access) (Rule, bool) {
 func deepest(rules []Rule, at string) (Rule, bool) {
 	var best *Rule
 	for i := range rules {
-		if r := &rules[i]; holds(r.Path, at) && (best == nil || len(r.Path) > len(best.Path)) {
+		if r := &rules[i]; contains(r.Path, at) && (best == nil || len(r.Path) > len(best.Path)) {
 			best = r
 		}
 	}

@@ -323,7 +323,7 @@ func FuzzDecide(f *testing.F) {
 func TestWhatAPolicyHoldsIsCanonical(t *testing.T) {
 	doc := Document{Version: 1, FS: FSPart{Rules: []FSRule{{Path: "/a//b/../c/", Access: AccessRead | AccessWrite, Effect: Allow, Reason: "r"}, {Path: "/d/./e/", Access: AccessRead, Effect: Deny, Reason: "r"}}}}
 	rule := func(p string) Rule { return Rule{ID: "x", Path: p, Access: AccessRead | AccessExec} }
-	facts := Facts{Mode: Enforce, SessionDir: "/s", Needs: []Rule{rule("/n//x/")}, Sealed: []Rule{rule("/a/./c/q/")}, Paths: map[string]Found{"/d/./e": {Exists: true, Path: "/f//g/"}}}
+	facts := Facts{Mode: Enforce, SessionDir: "/s//x/", Needs: []Rule{rule("/n//x/")}, Sealed: []Rule{rule("/a/./c/q/")}, Paths: map[string]Found{"/d/./e": {Exists: true, Path: "/f//g/"}}}
 	p, notes, err := Compile(doc, facts)
 	if err != nil || len(notes) > 0 {
 		t.Fatal(err, notes)
@@ -333,12 +333,20 @@ func TestWhatAPolicyHoldsIsCanonical(t *testing.T) {
 			if r.Path != path.Clean(r.Path) {
 				t.Errorf("%s: %s", r.ID, r.Path)
 			}
+			for _, pin := range r.Pins {
+				if pin != path.Clean(pin) {
+					t.Errorf("%s: pin %s", r.ID, pin)
+				}
+			}
 		}
+	}
+	if !Own("/a/../tmp/x") || Own("/tmp/../a") {
+		t.Error("a place of the jail's own is told by what is written, and not by where it is")
 	}
 	if facts.Needs[0].Path != "/n//x/" {
 		t.Error("the caller's own facts are changed")
 	}
-	for op, want := range map[Op]bool{{Kind: Write, Path: "/a/c/x"}: true, {Kind: Write, Path: "/a/c/q/x"}: false, {Kind: Read, Path: "/f/g/h"}: false, {Kind: Read, Path: "/n/x"}: true} {
+	for op, want := range map[Op]bool{{Kind: Write, Path: "/a/c/x"}: true, {Kind: Write, Path: "/a/c/q/x"}: false, {Kind: Read, Path: "/f/g/h"}: false, {Kind: Read, Path: "/n/x"}: true, {Kind: Rmdir, Path: "/s/x"}: false} {
 		if d := p.Decide(op); d.Allowed() != want {
 			t.Errorf("%+v: %+v", op, d)
 		}

@@ -66,13 +66,12 @@ func isOwn(p string) bool {
 
 // Own reports whether a path lies in a place of the jail's own, where nothing of the
 // host is: no rule opens more there.
-func Own(p string) bool { return inOwn(p) }
+func Own(p string) bool { return inOwn(cleaned(p)) }
 
-// inOwn reports whether p lies in a place of the jail's own, where nothing of
-// the host is.
+// inOwn is Own of a canonical path.
 func inOwn(p string) bool {
 	for _, o := range own {
-		if holds(o, p) {
+		if contains(o, p) {
 			return true
 		}
 	}

@@ -12,23 +12,19 @@ func Within(root, p string) bool {
 	if !strings.HasPrefix(root, "/") || !strings.HasPrefix(p, "/") {
 		return false
 	}
-	root, p = cleaned(root), cleaned(p)
-	if root == "/" {
-		return true
-	}
-	return p == root || len(p) > len(root) && p[len(root)] == '/' && p[:len(root)] == root
+	return contains(cleaned(root), cleaned(p))
 }
 
-// holds is Within of canonical paths, as those of a compiled policy's rules are: many of
-// them are compared for each operation.
-func holds(root, p string) bool {
+// contains is Within of canonical paths, as those of a compiled policy's rules are: many
+// of them are compared for each operation.
+func contains(root, p string) bool {
 	n := len(root)
 	return n > 0 && strings.HasPrefix(p, root) && (len(p) == n || p[n] == '/' || n == 1)
 }
 
 // strictlyBeneath is Within of canonical paths that differ.
 func strictlyBeneath(root, p string) bool {
-	return len(p) > len(root) && strings.HasPrefix(p, root) && (p[len(root)] == '/' || root == "/")
+	return p != root && contains(root, p)
 }
 
 // cleaned is path.Clean of an absolute path, quicker for one that is clean already, as
