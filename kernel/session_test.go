@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -262,6 +263,25 @@ func TestReportSaysWhatWouldBeDenied(t *testing.T) {
 			t.Fatalf("%+v", r.Details)
 		}
 	})
+}
+
+// TestTheHookLooksAsOftenAsIsWanted: where Linux tells of writes it is there for the lines
+// alone, without a jail it looks each time, and in mode off it has nothing to look for.
+func TestTheHookLooksAsOftenAsIsWanted(t *testing.T) {
+	const state = "import gc\n[str((h._brief, h._free)).lower() for h in gc.get_objects() if type(h).__name__ == 'Hook'][0]"
+	for _, mode := range []policy.Mode{policy.Off, policy.Report, policy.Enforce} {
+		tiers(t, Options{Mode: mode}, func(t *testing.T, s *Session) {
+			run(t, s, "1")
+			told, err := s.worker.proc.Settle()
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf("'(%t, %t)'", told, mode == policy.Off)
+			if got := value(t, s, state); got != want || told && mode == policy.Off {
+				t.Errorf("mode %s, Linux tells: %v: %s, want %s", mode, told, got, want)
+			}
+		})
+	}
 }
 
 func TestEnforceRefusesWhatLiesOutside(t *testing.T) {

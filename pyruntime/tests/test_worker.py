@@ -346,7 +346,9 @@ os.mkdir('link/made')
             host.cell("import os, subprocess, threading, time\ndef write(path):\n    try: os.close(os.open(path, os.O_WRONLY | os.O_CREAT))\n    except OSError: pass\nos.mkdir('in')")
             # What a thread of an earlier cell has found counts for no later one.
             host.cell("os.mkdir('late')\ndef later():\n    time.sleep(0.3); write('late/x')\nthread = threading.Thread(target=later); thread.start()")
-            while not os.path.exists(host.directory + "/late/x"):
+            for _ in range(1000):
+                if os.path.exists(host.directory + "/late/x"):
+                    break
                 time.sleep(0.01)
             time.sleep(0.1)
             shutil.rmtree(host.directory + "/late")

@@ -36,7 +36,7 @@ OPEN = (("open", 0, None, FOLLOW, THERE),)
 CREATE = (("open", 0, None, FOLLOW, EITHER),)
 # After these a path may lead elsewhere, and while a child runs at any time.
 MOVING = frozenset(("os.remove", "os.rmdir", "os.rename", "os.symlink"))
-CHILDREN = frozenset(("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn"))
+CHILDREN = frozenset(("subprocess.Popen", "os.system", "os.fork", "os.forkpty", "os.posix_spawn"))
 LOOKUPS = ("socket.getaddrinfo", "socket.gethostbyname")
 MAX_NAME = 255  # characters; DNS has no longer one
 THREADS = ("_thread.start_new_thread", "_thread.start_joinable_thread")
@@ -118,7 +118,7 @@ class Hook:
         self.begin()
 
     def begin(self):
-        """A cell begins: nothing is known of where paths lead."""
+        """Foreign code begins: nothing is known of where paths lead."""
         self._settled, self._straight = set() if self._brief else None, {}
 
     def forget(self):
@@ -144,6 +144,8 @@ class Hook:
             self._record("lookup", host)
 
     def _open(self, flags, args):
+        if not self.watching or self._free:
+            return
         creates, path, settled = flags & os.O_CREAT, args[0], self._settled
         if settled is not None and type(path) is str:
             if path in settled:
@@ -151,7 +153,7 @@ class Hook:
             found = place.straight(path, self._straight)
             if found is not None:
                 full, there = found
-                if self.watching and not self._free and (there or creates) and not self._inside(full):
+                if (there or creates) and not self._inside(full):
                     self._record("open", full)
                 # What is not there yet tells nothing of what comes to be there.
                 if there and len(settled) < MAX_PATHS:
@@ -212,7 +214,6 @@ class Hook:
 
     def take(self):
         """The records since the last call."""
-        self.forget()
         if not self._found:
             return []
         found, self._found = self._found, {}

@@ -287,7 +287,6 @@ class Worker:
         notes, reply, raised = [], {"status": "ok"}, None
         offered, self.asker.offered = self.asker.offered, message.get("input", self.asker.offered)
         self.origins.begin(cell)
-        self.hook.begin()
         start = time.perf_counter()
         try:
             self._guarded(message, lambda: self._cell(message["code"], cell, cap, reply, notes.append))
@@ -373,6 +372,7 @@ class Worker:
 
     def _guarded(self, message, run):
         """Run foreign code: interrupts meant for this request reach it."""
+        self.hook.begin()
         handler = self._user_handler
         if handler is not _signal.default_int_handler:
             _signal.signal(_signal.SIGINT, handler)
