@@ -30,6 +30,7 @@ type pipes struct {
 type output struct {
 	mu         sync.Mutex
 	current    *cellOutput // nil between cells
+	brought    int         // bytes for it, since it began or its worker was asked
 	pair       *pipes
 	older      []*pipes // that a process of an earlier cell still holds, oldest first
 	background []OutputRecord
@@ -168,6 +169,7 @@ func (o *output) take(p *pipes, i int) (size int) {
 
 func (o *output) put(p *pipes, i int, b []byte) {
 	if o.current != nil && !p.old {
+		o.brought += len(b)
 		o.current.write(i, b, false)
 		return
 	}
@@ -201,7 +203,7 @@ func (o *output) begin(c *cellOutput, scope string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.drain()
-	o.current = c
+	o.current, o.brought = c, 0
 	if o.pair != nil {
 		for i := range o.pair.rest {
 			o.late(o.pair, i, nil, true) // half a character
@@ -229,16 +231,24 @@ func (o *output) catchUp() {
 	o.drain()
 }
 
-// quiet says that nothing has come for a moment, after much. It is false between cells,
-// when no worker holds anything back.
-func (o *output) quiet() bool {
+// flood says whether the running cell has brought so much that its worker may hold lines
+// back.
+func (o *output) flood() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.current == nil || o.press == nil {
-		return false
+	return o.current != nil && o.brought >= floodBytes
+}
+
+// quiet says that nothing has come for a moment. After a flood the worker is asked: of
+// this cell alone, since a signal interrupts what the next one asks Linux for, which may
+// then be begun twice.
+func (o *output) quiet() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.current != nil && o.press != nil && o.brought >= floodBytes {
+		o.brought = 0
+		o.press()
 	}
-	o.press()
-	return true
 }
 
 // finish takes the rest of a cell's output and ends it.

@@ -38,6 +38,34 @@ func TestOldPipesAreBounded(t *testing.T) {
 	}
 }
 
+// TestALateLookAsksNoOtherCell: what a cell has brought has its own worker asked for lines
+// that it holds back, once, and never while the next cell runs.
+func TestALateLookAsksNoOtherCell(t *testing.T) {
+	out := newOutput(-1, -1) // nobody reads beside the test
+	out.pair = &pipes{ends: [2]int{-1, -1}}
+	asked := 0
+	out.pressed(func() { asked++ })
+	dir := t.TempDir()
+	cell := func(number, bytes int) {
+		out.begin(newCellOutput(100, dir, number, new(room), nil), "")
+		out.put(out.pair, 0, make([]byte, bytes))
+	}
+	cell(1, floodBytes)
+	out.quiet()
+	out.quiet()
+	if asked != 1 {
+		t.Errorf("a cell with a flood is asked %d times, want once", asked)
+	}
+	cell(2, floodBytes)
+	out.finish()
+	out.quiet() // between cells no worker holds anything back
+	cell(3, 10)
+	out.quiet()
+	if asked != 1 || out.flood() {
+		t.Errorf("asked %d times in all: a cell pays for the one before", asked)
+	}
+}
+
 func descriptors(t *testing.T) int {
 	t.Helper()
 	found, err := os.ReadDir("/proc/self/fd")

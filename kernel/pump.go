@@ -80,27 +80,23 @@ func (p *pump) run() {
 	if err != nil {
 		return
 	}
-	inRow, last, sum := 0, time.Time{}, 0
+	inRow, last := 0, time.Time{}
 	for {
 		// What is taken in the wait itself would hold up a close.
 		if err := conn.Read(func(poll uintptr) bool { return p.told(int(poll)) }); err != nil {
 			return
 		}
 		size := p.take()
-		sum += size
 		if now := time.Now(); now.Sub(last) > tick {
 			inRow, last = 0, now
 		} else {
 			inRow, last = inRow+1, now
 		}
-		for size > 0 && (inRow >= floodAfter || sum >= floodBytes) {
+		for size > 0 && (inRow >= floodAfter || p.out.flood()) {
 			size = p.more(conn, size)
-			sum += size
 			if size == 0 {
 				inRow = 0
-				if sum >= floodBytes && p.out.quiet() {
-					sum = 0
-				}
+				p.out.quiet()
 			}
 		}
 		p.again()
