@@ -38,12 +38,10 @@ func appendRecord(b []byte, r *Record) ([]byte, error) {
 	b = appendNumber(b, "count", r.Count)
 	b = appendText(b, "policy", r.Policy)
 	if len(r.Facts) > 0 {
-		facts, err := marshal(r.Facts)
-		if err != nil {
+		var err error
+		if b, err = appendFacts(append(b, `,"facts":`...), r.Facts); err != nil {
 			return nil, fmt.Errorf("record %s: facts: %w", r.Op, err)
 		}
-		b = append(b, `,"facts":`...)
-		b = append(b, facts...)
 	}
 	b = append(b, `,"prev":"`...)
 	b = append(b, r.Prev...)
@@ -148,29 +146,6 @@ func acts(r rune) bool {
 		r >= 0x2066 && r <= 0x2069 || r == 0xfeff
 }
 
-// marshal is encoding/json without its escapes for HTML, with ours.
-func marshal(v any) ([]byte, error) {
-	var buffer bytes.Buffer
-	encoder := json.NewEncoder(&buffer)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return nil, err
-	}
-	text := bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
-	out := make([]byte, 0, len(text))
-	for i := 0; i < len(text); {
-		r, size := utf8.DecodeRune(text[i:])
-		if r == 0x7f || r >= utf8.RuneSelf && acts(r) {
-			// Outside ASCII only strings have characters.
-			out = append(out, '\\', 'u', hexDigits[r>>12&15], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
-		} else {
-			out = append(out, text[i:i+size]...)
-		}
-		i += size
-	}
-	return out, nil
-}
-
 // decodeRecord reads one line strictly.
 func decodeRecord(line []byte) (Record, error) {
 	var r Record
@@ -204,17 +179,4 @@ func cut(text string, n int) string {
 		end--
 	}
 	return text[:end] + fmt.Sprintf("… %d bytes more", len(text)-end)
-}
-
-// generic turns facts of any Go type into what JSON knows, so that masking sees
-// the names of their fields.
-func generic(facts map[string]any) (any, error) {
-	text, err := json.Marshal(facts)
-	if err != nil {
-		return nil, fmt.Errorf("facts: %w", err)
-	}
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	out := map[string]any{}
-	return out, decoder.Decode(&out)
 }

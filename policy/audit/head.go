@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -36,14 +35,21 @@ const (
 
 // slot is a head as it stands in the file.
 func (h Head) slot() []byte {
-	state := "open"
+	b := append(make([]byte, 0, slotSize), headMark+" "...)
+	b = append(strconv.AppendInt(b, h.serial, 10), ' ')
+	b = append(strconv.AppendInt(b, h.Count, 10), ' ')
+	b = append(b, h.Hash...)
 	if h.Closed {
-		state = "closed"
+		b = append(b, " closed"...)
+	} else {
+		b = append(b, " open"...)
 	}
-	text := fmt.Sprintf("%s %d %d %s %s", headMark, h.serial, h.Count, h.Hash, state)
-	sum := sha256.Sum256([]byte(text))
-	text += " " + hex.EncodeToString(sum[:8])
-	return append(append([]byte(text), strings.Repeat(" ", slotSize-1-len(text))...), '\n')
+	sum := sha256.Sum256(b)
+	b = hex.AppendEncode(append(b, ' '), sum[:8])
+	for len(b) < slotSize-1 {
+		b = append(b, ' ')
+	}
+	return append(b, '\n')
 }
 
 // parseSlot accepts exactly what slot makes.

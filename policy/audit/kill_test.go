@@ -179,6 +179,18 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
+func BenchmarkAppendFacts(b *testing.B) {
+	l := newLog(b, Options{MaxBytes: 1 << 40})
+	r := event("host.call", "echo.back")
+	r.Program, r.Reason = "/usr/bin/python3", "reading harms nobody"
+	for b.Loop() {
+		r.Facts = map[string]any{FactCall: int64(7), "digest": Genesis, "argumentBytes": 12}
+		if err := l.Append(r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func BenchmarkAppendBatch(b *testing.B) {
 	l := newLog(b, Options{MaxBytes: 1 << 40})
 	batch := make([]Record, 100)

@@ -32,6 +32,7 @@ type Masks struct {
 
 	once     sync.Once
 	compiled []*regexp.Regexp
+	plain    []string // the fields, as Secret compares them
 	field    *regexp.Regexp
 }
 
@@ -73,6 +74,7 @@ func (m *Masks) compile() {
 		}
 		var names []string
 		for _, f := range m.Fields {
+			m.plain = append(m.plain, plain(f))
 			names = append(names, strings.ReplaceAll(regexp.QuoteMeta(plain(f)), "_", "[-_ ]?"))
 		}
 		// NAME=VALUE, "NAME": VALUE, or --NAME VALUE.
@@ -86,9 +88,9 @@ func plain(name string) string { return strings.ReplaceAll(strings.ToLower(name)
 
 // Secret reports whether a field of that name holds a secret.
 func (m *Masks) Secret(name string) bool {
+	m.compile()
 	name = plain(name)
-	for _, f := range m.Fields {
-		f = plain(f)
+	for _, f := range m.plain {
 		if name == f || len(name) > len(f) && strings.HasSuffix(name, f) && name[len(name)-len(f)-1] == '_' {
 			return true
 		}
@@ -165,9 +167,12 @@ func (m *Masks) record(r Record) (Record, error) {
 	r.Rule = cut(r.Rule, maxText)
 	r.Reason = cut(m.Text(r.Reason), maxText)
 	if len(r.Facts) > 0 {
-		facts, err := generic(r.Facts)
-		if err != nil {
-			return r, err
+		facts := any(r.Facts)
+		if !simple(r.Facts) {
+			var err error
+			if facts, err = generic(r.Facts); err != nil {
+				return r, err
+			}
 		}
 		r.Facts = m.value(facts).(map[string]any)
 	}
