@@ -57,8 +57,9 @@ func (l *layer) ready(s *Session) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.made == nil {
-		covers, left := jail.ShadowPlaces(jail.Probe())
-		meta := shadow.Meta{Session: s.name, Directory: s.dir, Owner: ownerOf(s.dir)}
+		host := jail.Probe()
+		covers, left := jail.ShadowPlaces(host)
+		meta := shadow.Meta{Trusted: host.Privileged, Session: s.name, Directory: s.dir, Owner: ownerOf(s.dir)}
 		for _, r := range s.policy.Refusals() {
 			meta.Refused = append(meta.Refused, shadow.Refusal{Path: r.Path, Rule: r.ID, Reason: r.Reason})
 		}

@@ -127,7 +127,7 @@ func (w *walk) relocations(upper int, where string, depth int) {
 			continue
 		}
 		below := path.Join(where, name)
-		if redirect, ok := mark(in, "redirect"); ok {
+		if redirect, ok := w.layer.mark(in, "redirect"); ok {
 			if from, ok := w.redirected(redirect, where); ok {
 				if from = w.carried.movedTo(from); from != below {
 					below, w.away[from] = from, true
@@ -154,7 +154,7 @@ func (w *walk) directory(p pairOf) {
 	if w.seen += len(list); w.seen > maxEntries {
 		w.err = ErrTooLarge
 	}
-	if opaque, _ := mark(p.upper, "opaque"); opaque == "y" {
+	if opaque, _ := w.layer.mark(p.upper, "opaque"); opaque == "y" {
 		p.hidden = true
 	}
 	for _, name := range list {
@@ -223,7 +223,7 @@ func (w *walk) entry(p pairOf, name string) {
 		w.subdirectory(p, c, name, mine, its)
 		return
 	}
-	if from, ok := originOf(p.upper, name); ok {
+	if from, ok := w.layer.originOf(p.upper, name); ok {
 		c.origin = &from
 	}
 	switch {
@@ -249,7 +249,7 @@ func (w *walk) subdirectory(p pairOf, c Change, name string, mine, its *unix.Sta
 	defer unix.Close(in)
 	under := pairOf{upper: in, lower: -1, at: c.name, where: path.Join(p.where, name), hidden: p.hidden, depth: p.depth + 1}
 	from := ""
-	if redirect, moved := mark(in, "redirect"); moved {
+	if redirect, moved := w.layer.mark(in, "redirect"); moved {
 		var ok bool
 		if from, ok = w.redirected(redirect, p.where); !ok {
 			w.unread(c.name, fmt.Sprintf("a mark says that it was %q, which is no path of the tree", redirect))
@@ -265,7 +265,7 @@ func (w *walk) subdirectory(p pairOf, c Change, name string, mine, its *unix.Sta
 		w.renamedDirectory(p, &c, &under, from, name, mine)
 		w.add(c)
 	case its == nil:
-		if from, ok := originOf(p.upper, name); ok {
+		if from, ok := w.layer.originOf(p.upper, name); ok {
 			c.origin = &from
 		}
 		c.Kind, under.hidden = Created, false

@@ -38,7 +38,11 @@ type Meta struct {
 	Born      time.Time `json:"born"`            // by the clock of the file system
 	Since     *Moment   `json:"since,omitempty"` // just before; nil in layers that do not say so
 	Trees     []Tree    `json:"trees"`
-	Refused   []Refusal `json:"refused,omitempty"`
+	// Trusted is set where a privileged launcher mounts the overlays: their marks are
+	// then out of the session's reach, and what the session calls by the names that other
+	// overlays have for theirs is none.
+	Trusted bool      `json:"trusted,omitempty"`
+	Refused []Refusal `json:"refused,omitempty"`
 	// Owner is who owns the session directory: what a session of root's has made
 	// belongs to him on the host. nil in layers that do not say so.
 	Owner *Owner `json:"owner,omitempty"`

@@ -1,7 +1,9 @@
 package shadow
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"testing"
 
 	"cellblock/policy"
@@ -39,4 +41,36 @@ func FuzzOrigin(f *testing.F) {
 			t.Errorf("%x: %+v", mark, o)
 		}
 	})
+}
+
+// TestMarksOfAnotherKindAreNone: overlays of a privileged launcher have their marks where
+// a session writes none, and what it sets by the names of the others' is an attribute.
+func TestMarksOfAnotherKindAreNone(t *testing.T) {
+	const forge = `
+import os
+for name, mark, value in ("new/pub", "redirect", b"/private"), ("home", "opaque", b"y"), ("new/file", "origin", b"\0\xfb\x1d\0\x01" + b"x" * 24):
+    try:
+        os.setxattr(name, "user.overlay." + mark, value)
+    except OSError:
+        assert os.getxattr("control", "user.control")`
+	h := newHost(t, `mkdir -p private home/alice; printf secret >private/key; printf h >home/alice/mail; printf c >control
+python3 -c 'import os; os.setxattr("control", "user.control", b"attributes can be set here")'`,
+		"mkdir -p new/pub; printf n >new/file; python3 -c '"+forge+"'")
+	d, err := h.layer.Diff()
+	if err != nil || len(d.Unread) > 0 {
+		t.Fatal(err, d.Unread)
+	}
+	for _, c := range d.Changes {
+		if c.Kind == Renamed || c.Kind == Deleted {
+			t.Errorf("the session did not do it: %s %s %s", c.Kind, c.From, c.Path)
+		}
+	}
+	if _, err := h.layer.Commit(CommitOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"private/key", "home/alice/mail", "new/pub", "new/file"} {
+		if _, err := os.Lstat(filepath.Join(h.dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -143,14 +144,29 @@ func isWhiteout(s *unix.Stat_t) bool {
 	return s.Mode&unix.S_IFMT == unix.S_IFCHR && s.Rdev == 0
 }
 
-// mark reads a mark of overlayfs at a directory or file of a layer, by its name
-// without a namespace; empty for none. No mark is longer than a path.
-func mark(fd int, name string) (string, bool) {
-	buf := make([]byte, 4097)
-	for _, space := range []string{"trusted.overlay.", "user.overlay."} {
-		if n, err := unix.Fgetxattr(fd, space+name, buf); err == nil {
-			return string(buf[:n]), true
-		}
+// Where overlayfs keeps its marks: in the attributes of root's own, or of the user's with
+// its option userxattr. Under the first a session writes what it likes into the second.
+const (
+	rootMarks = "trusted.overlay."
+	userMarks = "user.overlay."
+)
+
+// marks is where the layer's overlays have theirs. One that covers the root has a
+// privileged launcher: nobody else can.
+func (l *Layer) marks() string {
+	if l.Trusted || slices.ContainsFunc(l.Trees, func(t Tree) bool { return t.Path == "/" }) {
+		return rootMarks
 	}
-	return "", false
+	return userMarks
+}
+
+// mark reads a mark of overlayfs at a directory or file of the layer, by its name
+// without a namespace; empty for none. No mark is longer than a path.
+func (l *Layer) mark(fd int, name string) (string, bool) {
+	buf := make([]byte, 4097)
+	n, err := unix.Fgetxattr(fd, l.marks()+name, buf)
+	if err != nil {
+		return "", false
+	}
+	return string(buf[:n]), true
 }

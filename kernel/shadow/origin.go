@@ -41,16 +41,13 @@ type origin struct {
 }
 
 // originOf reads the mark. ok is false where there is none.
-func originOf(at int, name string) (o origin, ok bool) {
-	p, buf := procPath(at, name), make([]byte, 256)
-	for _, space := range []string{"trusted.overlay.", "user.overlay."} {
-		n, err := unix.Lgetxattr(p, space+"origin", buf)
-		if err != nil {
-			continue
-		}
-		return readOrigin(buf[:n]), true
+func (l *Layer) originOf(at int, name string) (o origin, ok bool) {
+	buf := make([]byte, 256)
+	n, err := unix.Lgetxattr(procPath(at, name), l.marks()+"origin", buf)
+	if err != nil {
+		return o, false
 	}
-	return o, false
+	return readOrigin(buf[:n]), true
 }
 
 // readOrigin reads the mark's bytes: struct ovl_fb, fs/overlayfs/overlayfs.h: version,

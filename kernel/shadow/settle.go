@@ -181,16 +181,11 @@ func (w *work) reveal(c Change) error {
 		return err
 	}
 	defer unix.Close(fd)
-	for _, space := range []string{"trusted.overlay.", "user.overlay."} {
-		if _, err := unix.Fgetxattr(fd, space+"opaque", nil); err != nil {
-			continue
-		}
-		w.step()
-		if err := unix.Fremovexattr(fd, space+"opaque"); err != nil {
-			return err
-		}
+	if _, marked := w.layer.mark(fd, "opaque"); !marked {
+		return nil
 	}
-	return nil
+	w.step()
+	return unix.Fremovexattr(fd, w.layer.marks()+"opaque")
 }
 
 // reach refuses what lies in a directory of the host that cannot be written.
