@@ -120,8 +120,11 @@ func TestAttacksOnTheRecord(t *testing.T) {
 			if found < 5 {
 				t.Errorf("%d records of %d attempts", found, len(nameAttacks))
 			}
-			for _, args := range [][]string{{"audit", "tail", "-n", "100", log}, {"violations", log}, {"audit", "export", "--format", "csv", log}} {
+			for _, args := range [][]string{{"audit", "tail", "-n", "100", log}, {"violations", "--session", log}, {"audit", "export", "--format", "csv", log}} {
 				out := command(t).run(args...)
+				if out.code != 0 || out.stdout == "" {
+					t.Errorf("%v: %+v", args, out)
+				}
 				lacks(t, strings.Join(args[:2], " "), out.stdout+out.stderr, "\x1b")
 				lacks(t, strings.Join(args[:2], " "), out.stdout+out.stderr, "\n{\"seq\":1}")
 			}

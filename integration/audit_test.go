@@ -128,6 +128,58 @@ func TestARunIsRecorded(t *testing.T) {
 	}
 }
 
+// TestAModulesWordIsNoRecord: what a session declares in _AUDIT is kept as what it said,
+// and never as a record of the launcher's own, nor as text that a terminal acts on.
+func TestAModulesWordIsNoRecord(t *testing.T) {
+	state, dir := newDirIn(t, "/var/tmp"), newDir(t)
+	words := []string{"session.start", "session.end", "worker.start", "cell.start", "connect", "a\nb", "\x1b[2J"}
+	listed, err := json.Marshal(words)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := command(t).env(stateEnv(state)...).run("run", "--mode", "report", "--session", dir, "--python", pythonBin(),
+		"-c", "for at, word in enumerate("+string(listed)+"): _AUDIT.append({'op': word, 'path': '/etc/of/%d' % at})")
+	if out.code != 0 || strings.ContainsAny(out.stdout+out.stderr, "\x1b") {
+		t.Fatalf("%+v", out)
+	}
+	log := logsIn(t, state)[0]
+	lives, said := 0, map[string]bool{}
+	for _, r := range readLog(t, log) {
+		switch {
+		case r.Source == audit.SourceDeclared:
+			if r.Op != "write" {
+				t.Errorf("a declared record is %q", r.Op)
+			}
+			word, _ := r.Facts["word"].(string)
+			said[word] = true
+		case r.Op == audit.OpSessionStart:
+			lives++
+		}
+	}
+	for _, word := range words {
+		if !said[word] {
+			t.Errorf("%q is lost: %v", word, said)
+		}
+	}
+	if lives != 1 {
+		t.Errorf("%d sessions begin in the record of one", lives)
+	}
+	for _, args := range [][]string{{"audit", "tail", "-n", "100", log}, {"violations", "--session", log}, {"policy", "suggest", "--python", pythonBin(), log}} {
+		out := command(t).run(args...)
+		if out.code > 1 || strings.ContainsAny(out.stdout, "\x1b") || !strings.Contains(out.stdout, "/etc/of") {
+			t.Errorf("%v: %+v", args, out)
+		}
+	}
+	file, err := os.Open(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if recorded, err := audit.Operations(file); err != nil || len(recorded.Runs) != 1 {
+		t.Errorf("%d runs in the record of one: %v", len(recorded.Runs), err)
+	}
+}
+
 func TestWhereARecordGoes(t *testing.T) {
 	place, dir := newDirIn(t, "/var/tmp"), newDir(t)
 	run := func(env []string, args ...string) outcome {

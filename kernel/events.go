@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"cellblock/policy"
 	"cellblock/policy/audit"
 )
 
@@ -139,7 +140,12 @@ func (s *Session) deniedEvents(w *worker, number int, denied []Violation) []audi
 	var flood audit.Merger
 	var out []audit.Record
 	for _, v := range denied {
-		record := s.event(w, v.Op)
+		op := v.Op
+		if v.Source == string(audit.SourceDeclared) {
+			// A module's own word could be that of another record.
+			op = string(policy.ParseKind(op))
+		}
+		record := s.event(w, op)
 		record.Cell = number
 		if v.Cell > 0 {
 			record.Cell = v.Cell
@@ -153,6 +159,9 @@ func (s *Session) deniedEvents(w *worker, number int, denied []Violation) []audi
 			record.Count = int64(v.Count)
 		}
 		record.Facts = map[string]any{}
+		if op != v.Op {
+			record.Facts["word"] = v.Op
+		}
 		if v.Line > 0 {
 			record.Facts["line"] = v.Line
 		}

@@ -99,7 +99,7 @@ func remainder(unknown int, left int64) string {
 }
 
 func (r replayed) text() string {
-	what := fmt.Sprintf("%s %s", r.Op, named(r.Target))
+	what := fmt.Sprintf("%s %s", named(r.Op), named(r.Target))
 	if r.Count > 1 {
 		what += fmt.Sprintf(", %d times", r.Count)
 	}

@@ -114,11 +114,11 @@ func (l *live) failure(e *kernel.ErrorDetail) {
 // violationLine is one line about an attempt outside the policy.
 func violationLine(v kernel.Violation) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s", v.Decision, v.Op, named(v.Path))
+	fmt.Fprintf(&b, "%s: %s %s", v.Decision, named(v.Op), named(v.Path))
 	if v.Count > 1 {
 		fmt.Fprintf(&b, ", %d times", v.Count)
 	}
-	fmt.Fprintf(&b, " (%s", orElse(v.Reason, v.Rule))
+	fmt.Fprintf(&b, " (%s", named(orElse(v.Reason, v.Rule)))
 	if len(v.Nearest) > 0 {
 		fmt.Fprintf(&b, "; %s %s", nearest(v.Op), strings.Join(v.Nearest, ", "))
 	}

@@ -132,7 +132,7 @@ func (f *follower) Read(b []byte) (int, error) {
 // recordLine is a record as a person reads it.
 func recordLine(r audit.Record) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), r.Op)
+	fmt.Fprintf(&b, "%s %s", r.Time.Local().Format("2006-01-02 15:04:05.000"), named(r.Op))
 	if r.Cell > 0 {
 		fmt.Fprintf(&b, " cell %d", r.Cell)
 	}
@@ -140,7 +140,7 @@ func recordLine(r audit.Record) string {
 		fmt.Fprintf(&b, " %s", named(r.Target))
 	}
 	if r.Decision != "" {
-		fmt.Fprintf(&b, ": %s", r.Decision)
+		fmt.Fprintf(&b, ": %s", named(r.Decision))
 	}
 	if r.Times() > 1 {
 		fmt.Fprintf(&b, ", %d times", r.Times())
@@ -151,7 +151,7 @@ func recordLine(r audit.Record) string {
 	for _, name := range slices.Sorted(maps.Keys(r.Facts)) {
 		switch v := r.Facts[name].(type) {
 		case string:
-			fmt.Fprintf(&b, " %s=%s", name, named(v))
+			fmt.Fprintf(&b, " %s=%s", named(name), named(v))
 		case json.Number, bool:
 			fmt.Fprintf(&b, " %s=%v", name, v)
 		case []any:

@@ -197,7 +197,7 @@ func change(r audit.Record) string {
 
 func (d *denial) text() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s %s", d.Decision, d.Op, orElse(named(d.Target), "(several targets)"))
+	fmt.Fprintf(&b, "%s: %s %s", named(d.Decision), named(d.Op), orElse(named(d.Target), "(several targets)"))
 	if d.Count > 1 {
 		fmt.Fprintf(&b, ", %d times", d.Count)
 	}
@@ -207,7 +207,7 @@ func (d *denial) text() string {
 	if d.Line != "" {
 		fmt.Fprintf(&b, ", line %s", d.Line)
 	}
-	fmt.Fprintf(&b, "\n    because of rule %s: %s\n", d.Rule, d.Reason)
+	fmt.Fprintf(&b, "\n    because of rule %s: %s\n", named(d.Rule), named(d.Reason))
 	if len(d.Nearest) > 0 {
 		fmt.Fprintf(&b, "    %s %s\n", nearest(d.Op), strings.Join(d.Nearest, ", "))
 	}

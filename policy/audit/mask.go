@@ -162,7 +162,7 @@ func (m *Masks) value(v any) any {
 func (m *Masks) record(r Record) (Record, error) {
 	r.Session, r.Scope = cut(r.Session, maxText), cut(r.Scope, maxText)
 	r.Program = cut(m.Text(r.Program), maxText)
-	r.Op = cut(r.Op, maxText)
+	r.Op = cut(m.Text(r.Op), maxText)
 	r.Target = cut(m.Text(r.Target), maxTarget)
 	r.Rule = cut(r.Rule, maxText)
 	r.Reason = cut(m.Text(r.Reason), maxText)

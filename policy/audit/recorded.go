@@ -99,7 +99,7 @@ func Operations(r io.Reader) (Recording, error) {
 			return out, err
 		}
 		record := e.Record
-		if record.Op == OpSessionStart || record.Op == OpWorkerStart && len(out.Runs) == 0 {
+		if record.Source == SourceKernel && (record.Op == OpSessionStart || record.Op == OpWorkerStart && len(out.Runs) == 0) {
 			out.Runs = append(out.Runs, runOf(record))
 			continue
 		}
