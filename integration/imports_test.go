@@ -47,7 +47,7 @@ var importRules = []importRule{
 		reason: "a front speaks to sessions; it never reaches past the kernel into the jail"},
 	{pkg: "cellblock/kernel/host/sqlite", may: []string{"cellblock/kernel/host"},
 		reason: "a store is a file; a process that keeps none does not link it"},
-	{pkg: "cellblock/kernel/host", may: []string{"cellblock/policy"},
+	{pkg: "cellblock/kernel/host", may: []string{"cellblock/policy", "cellblock/policy/schema"},
 		reason: "who may call what is decided without knowing any session or process"},
 	{pkg: "cellblock/kernel/extension", may: []string{"cellblock/kernel/host", "cellblock/kernel/wire", "cellblock/jail/cgroup", "cellblock/jail/spawner", "cellblock/pyruntime"}, stdlib: true,
 		reason: "it runs the operator's code beside the sandbox: it knows processes and calls, and neither session, policy nor jail"},

@@ -3,9 +3,12 @@ package policy
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+
+	"cellblock/policy/schema"
 )
 
 // ToolOp is one host call to decide.
@@ -82,16 +85,16 @@ func (t ToolsPart) decide(op ToolOp) Decision {
 		}
 		return d
 	}
-	var value any
-	if err := json.Unmarshal(arguments, &value); err != nil {
-		return deny("tools.arguments", "the arguments are not JSON: "+err.Error(), 0)
+	value, err := schema.Read(arguments)
+	if err != nil {
+		return deny("tools.arguments", "the arguments cannot be read: "+err.Error(), 0)
 	}
 	for _, r := range t.Rules {
 		if r.Effect != Deny || !r.about(op) {
 			continue
 		}
-		// A schema that cannot be read, which Parse would have refused, denies.
-		if broken, mismatch := r.check(value); mismatch == nil || broken {
+		// What cannot be held against the schema is denied.
+		if unknown, mismatch := r.check(value); mismatch == nil || unknown {
 			return deny(r.ID, r.Reason, r.Line)
 		}
 	}
@@ -104,10 +107,10 @@ func (t ToolsPart) decide(op ToolOp) Decision {
 			if r.Effect != effect || !r.about(op) {
 				continue
 			}
-			broken, mismatch := r.check(value)
+			unknown, mismatch := r.check(value)
 			over := r.Limits.over(op, len(arguments))
 			switch {
-			case mismatch != nil && !(broken && effect == Confirm):
+			case mismatch != nil && !(unknown && effect == Confirm):
 				near, why = &t.Rules[i], "the arguments are not what the rule allows: "+mismatch.Error()
 			case over != "" && effect == Confirm:
 				return deny(r.ID, over, r.Line)
@@ -158,15 +161,17 @@ func (r ToolRule) about(op ToolOp) bool {
 		(len(r.Purposes) == 0 || slices.Contains(r.Purposes, op.Purpose))
 }
 
-// check holds the arguments against the rule's schema; broken says that there is
-// none that can be read.
-func (r ToolRule) check(arguments any) (broken bool, mismatch error) {
+// check holds the arguments against the rule's schema; unknown says that it cannot be
+// said: a number is not exact enough, or the schema, which Parse would have refused,
+// cannot be read.
+func (r ToolRule) check(arguments schema.Value) (unknown bool, mismatch error) {
 	if len(r.Schema) == 0 {
 		return false, nil
 	}
-	schema, err := resolveSchema(r.Schema)
+	s, err := schema.Strict(r.Schema)
 	if err != nil {
 		return true, err
 	}
-	return false, schema.Validate(arguments)
+	err = s.Check(arguments)
+	return errors.Is(err, schema.ErrInexact), err
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"cellblock/policy/schema"
 )
 
 var (
@@ -57,7 +59,7 @@ func (d *decoder) toolRule(n *node, number int) ToolRule {
 			}
 			text, err := json.Marshal(n.plain())
 			if err == nil {
-				_, err = resolveSchema(text)
+				_, err = schema.Strict(text)
 			}
 			if err != nil {
 				d.fail(n.line, "schema: "+err.Error(), "write a JSON Schema of draft 2020-12 without references to other documents")

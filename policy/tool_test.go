@@ -136,3 +136,39 @@ func TestDelegation(t *testing.T) {
 		t.Errorf("a deny of the rules holds whatever the query says: %+v", d)
 	}
 }
+
+// A number that a schema cannot be held against is neither let through by a rule that
+// allows, nor past one that denies, nor without the question of one that confirms.
+func TestNumbersAreDecidedOnExactlyOrRefused(t *testing.T) {
+	p := compiled(t, `version: 1
+name: numbers
+fs: {}
+tools:
+  default: allow
+  rules:
+    - {id: one, tool: pay.one, schema: {properties: {n: {enum: [9007199254740992]}}}, effect: allow, reason: this one}
+    - {id: others, tool: pay.one, effect: deny, schema: {not: {properties: {n: {enum: [9007199254740992]}}}}, reason: no other}
+    - {id: much, tool: pay.much, effect: deny, schema: {properties: {n: {minimum: 100}}}, reason: too much}
+    - {id: shown, tool: pay.shown, effect: confirm, schema: {properties: {n: {minimum: 100}}}, reason: somebody looks}
+`, Facts{SessionDir: "/s"}, Report)
+	huge := "1" + strings.Repeat("0", 400)
+	for _, c := range []struct{ tool, n, brief string }{
+		{"pay.one", "9007199254740992", "allow (one)"},
+		{"pay.one", "9007199254740993", "deny (others)"},
+		{"pay.one", huge, "deny (others)"},
+		{"pay.much", "99", "allow (default.tools)"},
+		{"pay.much", "18446744073709551615", "deny (much)"},
+		{"pay.much", huge, "deny (much)"},
+		{"pay.shown", huge, "confirm (shown)"},
+		{"pay.free", huge, "allow (default.tools)"},
+	} {
+		d := p.DecideTool(ToolOp{Tool: c.tool, Role: "sandbox", Purpose: "interactive", Arguments: json.RawMessage(`{"n": ` + c.n + `}`)}, nil)
+		if d.Brief() != c.brief {
+			t.Errorf("%s(%.30s): %s, want %s", c.tool, c.n, d.Brief(), c.brief)
+		}
+	}
+	_, err := Parse("t.yaml", []byte("version: 1\nname: n\nfs: {}\ntools:\n  rules:\n    - {tool: a.b, schema: {maximum: 9007199254740993}, effect: allow, reason: r}\n"))
+	if err == nil || !strings.Contains(err.Error(), "9007199254740993") {
+		t.Error(err)
+	}
+}

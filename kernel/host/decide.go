@@ -10,6 +10,10 @@ import (
 	"cellblock/policy"
 )
 
+// ruleArguments is the rule by which arguments are refused that no tool, or this one not,
+// takes.
+const ruleArguments = "host.arguments"
+
 // refusal says why a call is not carried out.
 type refusal struct{ code, rule, reason string }
 
@@ -41,6 +45,10 @@ func (d *Door) decide(ctx context.Context, tool *entry, c Call, r Request) (Gran
 	if tool != nil && len(tool.Purposes) > 0 && !slices.Contains(tool.Purposes, c.Identity.Purpose) {
 		return Grant{}, &refusal{CodeDenied, "host.purpose", fmt.Sprintf("the tool is not for purpose %s", c.Identity.Purpose)}
 	}
+	value, why := readArguments(c.Arguments)
+	if why != "" {
+		return Grant{}, &refusal{CodeArguments, ruleArguments, "the arguments cannot be read: " + why}
+	}
 	op := policy.ToolOp{Session: c.Identity.Session, Tool: c.Tool, Role: string(c.Identity.Role), Purpose: string(c.Identity.Purpose),
 		Arguments: c.Arguments, Calls: d.before(c.Tool)}
 	grant, confirm, refused := d.permit(op)
@@ -50,8 +58,8 @@ func (d *Door) decide(ctx context.Context, tool *entry, c Call, r Request) (Gran
 	case tool == nil:
 		return grant, &refusal{CodeUnknown, "host.absent", "there is no tool of this name"}
 	}
-	if why := tool.mismatch(c.Arguments); why != "" {
-		return grant, &refusal{CodeArguments, "host.arguments", "the arguments are not what the tool takes: " + why}
+	if why := tool.mismatch(value); why != "" {
+		return grant, &refusal{CodeArguments, ruleArguments, "the arguments are not what the tool takes: " + why}
 	}
 	if tool.Do == nil && r.Answer == nil {
 		return grant, &refusal{CodeNoAnswer, "host.answer", "nobody is there to answer it"}

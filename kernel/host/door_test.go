@@ -119,6 +119,8 @@ func TestOnlyWhatPassesEveryStepIsCarriedOut(t *testing.T) {
 		{"another type", "t.schema", `{"n":"1"}`, nil, CodeArguments, "refused t.schema host.arguments"},
 		{"one more", "t.schema", `{"n":1,"m":2}`, nil, CodeArguments, "refused t.schema host.arguments"},
 		{"no object", "t.open", `[1]`, nil, CodeArguments, "refused t.open host.arguments"},
+		{"more digits than a schema compares", "t.schema", `{"n":1` + strings.Repeat("0", 400) + `}`, nil, CodeArguments, "refused t.schema host.arguments"},
+		{"as many as a schema does", "t.schema", `{"n":9007199254740993}`, nil, "", "before t.schema all, after t.schema ok"},
 		{"a number beyond all", "t.open", `{"n":1e999}`, nil, CodeArguments, "refused t.open host.arguments"},
 		{"another role", "t.role", `{}`, nil, CodeDenied, "refused t.role host.role"},
 		{"its role", "t.role", `{}`, func(r *Request) { r.Identity.Role = RoleExtension }, "", "before t.role all, after t.role ok"},

@@ -9,14 +9,14 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/google/jsonschema-go/jsonschema"
+	"cellblock/policy/schema"
 )
 
 // entry is a tool in the door's table.
 type entry struct {
 	Tool
 	owner  string
-	schema *jsonschema.Resolved // nil takes any arguments
+	schema *schema.Schema // nil takes any arguments
 }
 
 var toolName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
@@ -115,28 +115,24 @@ func newEntry(owner string, t Tool) (*entry, error) {
 	return e, err
 }
 
-func compileSchema(text json.RawMessage) (*jsonschema.Resolved, error) {
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(text, &schema); err != nil {
-		return nil, fmt.Errorf("schema: %w", err)
-	}
-	if schema.Type != "" && schema.Type != "object" {
-		return nil, fmt.Errorf("schema: arguments are an object, and it wants type %s", schema.Type)
-	}
-	resolved, err := schema.Resolve(nil) // nothing is loaded from elsewhere
+func compileSchema(text json.RawMessage) (*schema.Schema, error) {
+	s, err := schema.Compile(text)
 	if err != nil {
 		return nil, fmt.Errorf("schema: %w", err)
 	}
-	return resolved, nil
+	if t := s.Type(); t != "" && t != "object" {
+		return nil, fmt.Errorf("schema: arguments are an object, and it wants type %s", t)
+	}
+	return s, nil
 }
 
 // builtInSchemas are compiled once: every session has them, and compiling them was a third
 // of opening one.
-var builtInSchemas sync.Map // text -> *jsonschema.Resolved
+var builtInSchemas sync.Map // text -> *schema.Schema
 
-func builtInSchema(text string) (*jsonschema.Resolved, error) {
+func builtInSchema(text string) (*schema.Schema, error) {
 	if known, ok := builtInSchemas.Load(text); ok {
-		return known.(*jsonschema.Resolved), nil
+		return known.(*schema.Schema), nil
 	}
 	made, err := compileSchema(json.RawMessage(text))
 	if err == nil {
@@ -145,19 +141,24 @@ func builtInSchema(text string) (*jsonschema.Resolved, error) {
 	return made, err
 }
 
+// readArguments reads the arguments of a call, or says why they are none.
+func readArguments(text json.RawMessage) (value schema.Value, why string) {
+	value, err := schema.Read(text)
+	switch {
+	case err != nil:
+		return value, err.Error()
+	case !value.IsObject():
+		return value, "they are no object"
+	}
+	return value, ""
+}
+
 // mismatch says what keeps the arguments from being the tool's; empty for nothing.
-func (e *entry) mismatch(arguments json.RawMessage) string {
-	var value any
-	if err := json.Unmarshal(arguments, &value); err != nil {
-		return err.Error()
-	}
-	if _, ok := value.(map[string]any); !ok {
-		return "they are no object"
-	}
+func (e *entry) mismatch(arguments schema.Value) string {
 	if e.schema == nil {
 		return ""
 	}
-	if err := e.schema.Validate(value); err != nil {
+	if err := e.schema.Check(arguments); err != nil {
 		return err.Error()
 	}
 	return ""

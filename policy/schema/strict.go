@@ -1,7 +1,6 @@
-package policy
+package schema
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -11,28 +10,15 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// resolveSchema reads a schema that refers to nothing outside itself, and in
-// which every keyword is one that is checked: a misspelt one would let through
-// what its author meant to refuse.
-func resolveSchema(text []byte) (*jsonschema.Resolved, error) {
-	var schema jsonschema.Schema
-	if err := json.Unmarshal(text, &schema); err != nil {
-		return nil, err
-	}
-	if err := checkSchema(&schema); err != nil {
-		return nil, err
-	}
-	return schema.Resolve(nil)
-}
+var types = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-var schemaTypes = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
-
-func checkSchema(s *jsonschema.Schema) error {
+// strict refuses a schema with something that is not checked.
+func strict(s *jsonschema.Schema) error {
 	if s == nil {
 		return errors.New("null is no schema")
 	}
 	for _, t := range append(slices.Clone(s.Types), s.Type) {
-		if t != "" && !slices.Contains(schemaTypes, t) {
+		if t != "" && !slices.Contains(types, t) {
 			return fmt.Errorf("there is no type %q", t)
 		}
 	}
@@ -53,19 +39,19 @@ func checkSchema(s *jsonschema.Schema) error {
 		switch field := v.Field(i).Interface().(type) {
 		case *jsonschema.Schema:
 			if field != nil {
-				if err := checkSchema(field); err != nil {
+				if err := strict(field); err != nil {
 					return err
 				}
 			}
 		case []*jsonschema.Schema:
 			for _, child := range field {
-				if err := checkSchema(child); err != nil {
+				if err := strict(child); err != nil {
 					return err
 				}
 			}
 		case map[string]*jsonschema.Schema:
 			for _, child := range field {
-				if err := checkSchema(child); err != nil {
+				if err := strict(child); err != nil {
 					return err
 				}
 			}
