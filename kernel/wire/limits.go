@@ -18,6 +18,7 @@ const (
 	MaxNames      = 4096      // skills, skill errors, reload answers; fields of an object of no fixed shape
 	MaxKept       = 4096      // statements that define something, of one reply
 	MaxName       = 4096      // one name, scope or key
+	MaxNumber     = 4300      // one number: as many digits as CPython reads (sys.int_info, since 3.11)
 	MaxHostCalls  = 64        // host calls of one cell that are carried out at once
 	MaxUnread     = 1024      // answers to host calls that a worker has not read
 	MaxUnreadData = 32 << 20  // bytes of them, beyond the first

@@ -362,6 +362,9 @@ func (s *scanner) number(what string) ([]byte, error) {
 			return nil, s.syntax("a digit")
 		}
 	}
+	if s.i-start > MaxNumber {
+		return nil, broken(RuleTooLong, "%s: a number of %d bytes, at most %d are taken", what, s.i-start, MaxNumber)
+	}
 	return s.b[start:s.i], nil
 }
 

@@ -40,6 +40,8 @@ func TestParseRefusesWhatIsNotInTheProtocol(t *testing.T) {
 		{`[]`, RuleWrongType},
 		{``, RuleNotJSON},
 		{`{"id":1,"value":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`, RuleTooDeep},
+		{`{"id":1,"value":-` + strings.Repeat("1", 4300) + `}`, RuleTooLong},
+		{`{"id":1,"value":{"` + strings.Repeat("k", 4097) + `":1}}`, RuleTooLong},
 	} {
 		_, err := Parse([]byte(c.line))
 		var broke *ProtocolError
