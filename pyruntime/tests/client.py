@@ -11,6 +11,8 @@ import subprocess
 import sys
 import tempfile
 
+import bounds
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 BOOT = os.path.join(os.environ.get("CELLBLOCK_RUNTIME") or os.path.join(os.path.dirname(HERE), "runtime"), "boot.py")
 
@@ -64,7 +66,7 @@ class Host:
                 raise EOFError("the worker has gone")
             self.buffer += data
         line, _, self.buffer = self.buffer.partition(b"\n")
-        return json.loads(line)
+        return bounds.read(line)
 
     def start(self, op, fds=(), **fields):
         """Send a request without waiting; its number."""

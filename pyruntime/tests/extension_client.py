@@ -7,6 +7,8 @@ import subprocess
 import sys
 import tempfile
 
+import bounds
+
 IDENTITY = {"session": "s1", "workspace": "/srv/s1", "generation": 1, "cell": 3, "scope": "s1.1.3", "purpose": "interactive", "role": "sandbox"}
 
 
@@ -43,7 +45,7 @@ class Worker:
                 raise EOFError("the worker has gone: " + self.printed())
             self.buffer += data
         line, _, self.buffer = self.buffer.partition(b"\n")
-        return json.loads(line)
+        return bounds.read(line)
 
     def wait(self, number):
         """The reply to a request; host calls are answered meanwhile."""

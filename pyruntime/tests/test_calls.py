@@ -117,6 +117,16 @@ told""")
         self.assertEqual(self.host.hosted, [])
         self.assertEqual(self.cell("t.echo(n=[1, (2, {'a': None}), 10**30])")["value"], "{'n': [1, [2, {'a': None}], 1000000000000000000000000000000]}")
 
+    def test_what_the_wire_does_not_take_is_not_sent(self):
+        for code in ("cellblock.call('')", "cellblock.call('\\ud800')", "cellblock.call('n' * 4097)", "cellblock.call('\u20ac' * 1366)", "cellblock.call('host.cancel', call=1.0)",
+                     "cellblock.call('t.echo', **{'k' * 100000: 1})", "cellblock.call('t.echo', a={'b': [{'k' * 4097: 1}]})", "cellblock.call('t.echo', n=10**4299 * 10)", "t.echo(1, word={'\\ud800': 1})"):
+            for form in (code, "await " + code):
+                self.assertIn(self.cell(form)["error"]["ename"], ("InvalidArguments", "ValueError"), form)
+        self.assertEqual(self.host.hosted, [])
+        for code in ("cellblock.call('n' * 4096)", "cellblock.call('t.echo', **{'k' * 4096: 1, '\u20ac' * 1365: 2})", "cellblock.call('t.echo', n=2**14279)"):
+            self.assertEqual(self.cell(code)["status"], "ok", code)
+        self.assertEqual(len(self.host.hosted), 3)
+
     def test_a_call_that_nobody_awaits_any_more_is_cancelled(self):
         cell = self.begin("""
 try: await asyncio.wait_for(t.echo(1), 0.05)

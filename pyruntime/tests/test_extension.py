@@ -50,6 +50,15 @@ class Loading(WorkerTest):
             self.assertIn(kind, error["fields"]["traceback"])
         self.assertIn("value", worker.load("import cellblock\ncellblock.register(cellblock.Extension(name='x'))\n"))
 
+    def test_an_exception_that_cannot_be_told_keeps_no_load_from_its_answer(self):
+        worker = self.start()
+        for body in ("def __str__(self): raise SystemExit(1)", "__notes__ = property(lambda self: 1 / 0)", "lineno = property(lambda self: 1 / 0)", "__cause__ = property(lambda self: 1 / 0)"):
+            for base in ("Exception", "SyntaxError", "cellblock.HostError"):
+                reply = worker.load("import cellblock\nclass E(%s):\n    def __init__(self): pass\n    %s\nraise E()\n" % (base, body))
+                self.assertEqual(reply["error"]["type"], "NotLoaded", body)
+                self.assertIn("line 5", reply["error"]["message"])
+        self.assertIn("value", worker.load("import cellblock\ncellblock.register(cellblock.Extension(name='x'))\n"))
+
     def test_an_unknown_request_is_refused_and_the_worker_lives_on(self):
         worker = self.start("cellblock.register(cellblock.Extension(name='x', tools=[]))")
         self.assertIn("unknown op", worker.request("eval", code="1")["error"]["message"])
@@ -157,6 +166,101 @@ class Calls(WorkerTest):
         self.assertEqual(worker.call("f", {"which": "host"})["error"], {"type": "HostError", "code": "not-found", "message": "no such note", "fields": {"title": "x"}})
         self.assertEqual(worker.call("f", {"which": "exit"})["error"]["type"], "SystemExit")
         self.assertIn("Odd: odd", worker.printed())
+
+    def test_results_and_errors_beyond_the_bounds_are_errors_of_their_call(self):
+        worker = self.start('''
+            import dataclasses, enum
+            def big(which):
+                wide = {"k%d" % n: 0 for n in range(4097)}
+                return {"keys": wide, "deep": [{"in": wide}], "long": {"k" * 4097: 0}, "euro": {"\u20ac" * 1366: 0}, "digits": -10**4300,
+                    "fits": [dict(list(wide.items())[:4096]), {"k" * 4096: 0, "\u20ac" * 1365: 0}, 2**14279]}[which]
+            class Bad(Exception):
+                def __init__(self, which): self.fields = {"it": big(which)}
+            def f(which: str): return big(which)
+            def fail(which: str): raise Bad(which)
+            def ask(which: str, context): return context.host.call("a.b", it=big(which))
+            def name(which: str, context): return context.host.call({"none": "", "half": "\\ud800", "long": "n" * 4097, "own": "host.cancel", "number": 5}[which], call=1.0)
+            def look(arguments, identity): return {"it": big(arguments["which"])}
+            cellblock.register(cellblock.Extension(name="x", tools=[cellblock.Tool(f, preflight=look), fail, ask, name]))
+            ''')
+        preflight = lambda which: worker.request("preflight", extension="x", tool="f", arguments={"which": which}, identity=IDENTITY)
+        for which, text in (("keys", "4097 keys"), ("deep", "[0]['in'] has 4097 keys"), ("long", "4097 characters"), ("euro", "1366 characters"), ("digits", "14285 bits")):
+            for reply in (worker.call("f", {"which": which}), worker.call("ask", {"which": which}), preflight(which)):
+                self.assertEqual(reply["error"]["type"], "ValueError", which)
+                self.assertIn(text, reply["error"]["message"])
+            error = worker.call("fail", {"which": which})["error"]
+            self.assertEqual((error["type"], "fields" in error), ("Bad", False))
+            self.assertIn(text, error["message"])
+        for tool in ("f", "ask"):
+            self.assertIn("value", worker.call(tool, {"which": "fits"}), tool)
+        self.assertEqual(worker.call("fail", {"which": "fits"})["error"]["fields"]["it"][2], 2**14279)
+        self.assertEqual(len(preflight("fits")["value"]["it"]), 3)
+        for which in ("none", "half", "long", "own"):
+            self.assertEqual(worker.call("name", {"which": which})["error"]["code"], "invalid-arguments", which)
+        self.assertEqual(worker.call("name", {"which": "number"}), {"id": worker.number, "value": None})
+        self.assertEqual(worker.hosted[-1]["name"], "5")
+
+    def test_an_exception_that_cannot_be_told_is_told_all_the_same(self):
+        worker = self.start('''
+            import sys
+            class Silent(cellblock.HostError):
+                def __init__(self, what): self.what = what
+            class Mute(Exception):
+                def __str__(self): raise SystemExit(1)
+            class Fieldless(Exception):
+                @property
+                def fields(self): raise KeyboardInterrupt
+            class Host(cellblock.HostError):
+                @property
+                def code(self): raise ValueError("no code")
+                def __init__(self): pass
+            class Meta(type):
+                @property
+                def __name__(cls): raise ValueError("no name")
+            class Noted(Exception, metaclass=Meta):
+                @property
+                def __notes__(self): raise SystemExit(2)
+            class Posing(Exception):
+                @property
+                def __class__(self): raise SystemExit(3)
+            class Str(str):
+                def __str__(self): return self
+                def encode(self, *how): raise SystemExit(4)
+            def f(which: str):
+                if which == "number":
+                    err = cellblock.HostError("a", "b")
+                    err.message, err.code, err.type, err.fields = 5, None, {}, 7
+                    raise err
+                if which == "text":
+                    err = cellblock.HostError("a", "b")
+                    err.message = Str("said")
+                    raise err
+                raise {"silent": lambda: Silent("x"), "mute": Mute, "fieldless": lambda: Fieldless("f"), "host": Host, "noted": lambda: Noted("n"),
+                    "posing": lambda: Posing("p"), "group": lambda: RecursionError("deep")}[which]()
+            def shut():
+                sys.__stderr__.close()
+                sys.stdout = sys.stderr = None
+            def loud():
+                class Loud:
+                    def write(self, text): raise SystemExit(5)
+                    def flush(self): raise SystemExit(6)
+                sys.stderr = Loud()
+            cellblock.register(cellblock.Extension(name="x", tools=[f, shut, loud]))
+            ''')
+        whole = (("silent", "Silent", "failed", "x"), ("mute", "Mute", "failed", "<SystemExit in str()>"), ("fieldless", "Fieldless", "failed", "f (its fields are left out: )"),
+                 ("host", "HostError", "failed", None), ("noted", None, "failed", "n"), ("posing", "Posing", "failed", "p"),
+                 ("number", "{}", "None", "5"), ("text", "HostError", "a", "said"), ("group", "RecursionError", "failed", "deep"))
+        for spoil in ("none", "loud", "shut"):
+            if spoil != "none":
+                self.assertEqual(worker.call(spoil), {"id": worker.number, "value": None})
+            for which, kind, code, message in whole:
+                error = worker.call("f", {"which": which})["error"]
+                self.assertEqual(error["code"], code, which)
+                if which != "silent" and kind is not None:
+                    self.assertEqual(error["type"], kind, which)
+                if message is not None:
+                    self.assertEqual(error["message"], message, which)
+        self.assertIn("RecursionError: deep", worker.printed())
 
     def test_preflight_declares_and_has_no_host(self):
         worker = self.start('''

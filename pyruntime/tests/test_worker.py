@@ -122,6 +122,24 @@ class Worker(unittest.TestCase):
             self.host.wait(number)
         self.assertEqual(self.host.cell("async def f(): pass\nawait f()\nimport gc; gc.collect()")["stderr"], "")
 
+    def test_an_interrupt_of_what_an_await_waits_for_is_not_told_of_again(self):
+        busy = """
+import asyncio, time
+async def busy():
+    print("on", flush=True)
+    while True: time.sleep(0.001)
+async def ends_badly():
+    try: await asyncio.create_task(busy())
+    finally: raise ValueError("its end")
+"""
+        for awaited in ("asyncio.gather(busy())", "ends_badly()", "asyncio.wait_for(ends_badly(), 99)"):
+            number = self.host.start("run-block", cell=7, code=busy + "await " + awaited)
+            while "on" not in self.host.drain(self.host.out):
+                time.sleep(0.01)
+            self.assertIs(self.host.wait_for_interrupt(self.host.interrupt(number))["value"], True)
+            self.assertEqual(self.host.wait(number)["value"]["error"]["ename"], "KeyboardInterrupt")
+            self.assertEqual(self.host.cell("import gc; gc.collect(); await asyncio.sleep(0)")["stderr"], "", awaited)
+
     def test_interrupts_of_many_awaits_keep_the_session(self):
         # Whatever the loop is doing: an exception within it would lose a step of a task,
         # and what waits for that, or leave the loop stopped for the next cell.

@@ -4,6 +4,7 @@ import queue
 import sys
 import threading
 
+from _cellblock import codec
 from cellblock import data
 from cellblock.errors import HostError
 
@@ -51,6 +52,10 @@ class Calls:
         """The function by which job's context makes host calls."""
 
         def call(name, arguments):
+            name = str(name)
+            why = codec.misnamed(name)
+            if why is not None:
+                raise HostError("invalid-arguments", "%.80r: %s" % (name, why))
             loop = _running_loop()
             if loop is not None:
                 return self._awaited(loop, name, arguments, str(job.number))

@@ -6,11 +6,11 @@ thread's own event loop.
 """
 
 import queue
-import sys
 import threading
-import traceback
 
 from cellblock import data, errors
+
+from .end import leave
 
 
 def _raise_in(ident, kind):
@@ -56,6 +56,9 @@ class Lane(threading.Thread):
                     self._do(job)
                 except KeyboardInterrupt:
                     pass  # it came in the moment in which the job ended
+                except BaseException as err:  # without its thread no call would be answered
+                    errors.show(err)
+                    leave(1)
             self.turn.done()
 
     def _do(self, job):
@@ -129,10 +132,11 @@ class Lane(threading.Thread):
             self.loop = None
 
     def _report(self, job, err):
-        if job.cancelled and not isinstance(err, Exception):
+        # By its type: isinstance asks the exception itself, whose answer may be one more.
+        if job.cancelled and not issubclass(type(err), Exception):
             return {"type": "HostError", "code": "cancelled", "message": "the call was cancelled"}
-        if not isinstance(err, errors.HostError):
-            traceback.print_exception(type(err), err, err.__traceback__, file=sys.stderr)
+        if not issubclass(type(err), errors.HostError):
+            errors.show(err)
         return errors.report(err)
 
     # -- the border between foreign code and ours ---------------------------------
@@ -183,5 +187,5 @@ class Lane(threading.Thread):
         for callback in list(context._callbacks):
             try:
                 callback()
-            except Exception:
-                traceback.print_exc()
+            except BaseException as err:  # it runs in the thread that reads the wire
+                errors.show(err)

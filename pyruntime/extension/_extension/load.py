@@ -5,7 +5,7 @@ import sys
 import traceback
 import types
 
-from cellblock import declare
+from cellblock import declare, errors
 
 _loaded = 0
 
@@ -13,10 +13,9 @@ _loaded = 0
 class NotLoaded(Exception):
     """A file that is no extension: says why. fields holds the traceback."""
 
-    def __init__(self, message, kind, trace=""):
+    def __init__(self, message, trace):
         super().__init__(message)
-        self.kind = kind
-        self.fields = {"traceback": trace} if trace else {}
+        self.fields = {"traceback": trace}
 
 
 def place(root):
@@ -57,7 +56,12 @@ def load(path, source):
 
 def _why(err, path):
     frames = [f for f in traceback.extract_tb(err.__traceback__) if f.filename not in (__file__, declare.__file__)]
-    trace = "".join(traceback.format_list(frames) + traceback.format_exception_only(type(err), err))
-    line = next((f.lineno for f in reversed(frames) if f.filename == path), getattr(err, "lineno", None) if isinstance(err, SyntaxError) else None)
+    text = errors.message_of(err)
+    try:
+        shown = traceback.format_exception_only(type(err), err)
+    except BaseException:  # an author's own property may raise anything
+        shown = ["%s: %s\n" % (type(err).__name__, text)]
+    trace = "".join(traceback.format_list(frames) + shown)
+    line = next((f.lineno for f in reversed(frames) if f.filename == path), err.lineno if type(err) in (SyntaxError, IndentationError, TabError) else None)
     where = "line %d: " % line if line else ""
-    return NotLoaded("%s%s" % (where, err), type(err).__name__, trace)
+    return NotLoaded(where + text, trace)

@@ -3,7 +3,6 @@
 import os
 import sys
 import threading
-import traceback
 
 from _cellblock.wire import Closed, Wire
 from cellblock import data, errors
@@ -11,6 +10,7 @@ from cellblock.context import Context, Identity
 
 from . import load
 from .calls import Calls
+from .end import leave
 from .lane import Job, Lane
 from .turn import Turn
 
@@ -56,8 +56,8 @@ class Worker:
                 self._hand_out(*received)
         except Closed:
             leave(0)
-        except BaseException:
-            traceback.print_exc()
+        except BaseException as err:
+            errors.show(err)
             leave(1)
 
     def _hand_out(self, message, fds):
@@ -95,15 +95,20 @@ class Worker:
                 raise Refused("%s: field %s is missing" % (op, name))
 
     def send(self, number, reply):
-        """Send the one reply to a request."""
+        """Send the one reply to a request. Where that cannot be done the process ends, so
+        that no call waits for ever."""
         with self.lock:
             self.jobs.pop(number, None)
         try:
-            self.wire.send(dict({"id": number}, **reply))
-        except ValueError as err:
-            self.wire.send({"id": number, "error": {"type": "HostError", "code": "too-large", "message": str(err)}})
+            try:
+                self.wire.send(dict({"id": number}, **reply))
+            except ValueError as err:
+                self.wire.send({"id": number, "error": {"type": "HostError", "code": "too-large", "message": str(err)}})
         except (Closed, OSError):
             pass  # the launcher has gone, and the reader sees that
+        except BaseException as err:
+            errors.show(err)
+            leave(1)
 
     def _give(self, lane, job):
         with self.lock:
@@ -199,13 +204,3 @@ def main(fd):
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True)  # a log is read while the worker runs
     Worker(fd).serve()
-
-
-def leave(code):
-    """End the process, from any thread, with what it has printed."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
-    os._exit(code)

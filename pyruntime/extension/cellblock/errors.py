@@ -1,5 +1,8 @@
 """Errors that cross the wire with their type, message and declared fields."""
 
+import sys
+import traceback
+
 from . import data
 
 MAX_MESSAGE = 65536  # characters of a message
@@ -14,6 +17,9 @@ class HostError(Exception):
     the name of the exception's type where the error began.
     """
 
+    # For a subclass whose __init__ does not call this one.
+    code, fields, type = "failed", {}, "HostError"
+
     def __init__(self, code, message, fields=None, type="HostError"):
         super().__init__(code, message)
         self.code = str(code)
@@ -23,6 +29,11 @@ class HostError(Exception):
 
     def __str__(self):
         return "%s: %s" % (self.code, self.message)
+
+    def __getattr__(self, name):
+        if name == "message":
+            return Exception.__str__(self)  # what the subclass was called with
+        raise AttributeError("%s has no %r" % (type(self).__name__, name))
 
 
 def declared(err):
@@ -40,23 +51,31 @@ def declared(err):
 
 
 def report(err):
-    """err as the error of a reply."""
-    if isinstance(err, HostError):
-        found = {"type": err.type, "code": err.code, "message": err.message}
-    else:
-        found = {"type": type(err).__name__, "code": "failed", "message": message_of(err)}
-    found["type"] = data.clean(str(found["type"]))[:200]
-    found["code"] = data.clean(str(found["code"]))[:200]
-    found["message"] = data.clean(found["message"])[:MAX_MESSAGE]
+    """err as the error of a reply, whatever its author's properties and methods do: a
+    call whose error could not be told would never be answered."""
+    host = issubclass(type(err), HostError)
+    found = {
+        "type": _text(lambda: err.type if host else type(err).__name__, "Exception")[:200],
+        "code": _text(lambda: err.code, "failed")[:200] if host else "failed",
+        "message": (_text(lambda: err.message) if host else data.clean(message_of(err)))[:MAX_MESSAGE],
+    }
     try:
         fields = data.plain(declared(err))
         if fields and len(data.text(fields)) <= MAX_FIELDS:
             found["fields"] = fields
         elif fields:
             found["message"] += " (its fields are left out: they are too long)"
-    except Exception as why:  # an author's own property may raise anything
+    except BaseException as why:
         found["message"] += " (its fields are left out: %s)" % data.clean(message_of(why))[:500]
     return found
+
+
+def _text(get, otherwise=None):
+    """What get returns as text; where that raises, otherwise, or what it raised."""
+    try:
+        return data.clean(str(get()))
+    except BaseException as why:
+        return otherwise or "<%s>" % type(why).__name__
 
 
 def message_of(err):
@@ -65,3 +84,14 @@ def message_of(err):
         return str(err)
     except BaseException as why:
         return "<%s in str()>" % type(why).__name__
+
+
+def show(err):
+    """Print the traceback of err to the log: stderr, or where that has been closed or
+    replaced by what does not work, the stderr that the process began with."""
+    for stream in (sys.stderr, sys.__stderr__):
+        try:
+            traceback.print_exception(type(err), err, err.__traceback__, file=stream)
+            return
+        except BaseException:
+            continue

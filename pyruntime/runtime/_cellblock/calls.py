@@ -11,7 +11,7 @@ import _thread
 import sys
 
 from . import codec
-from .errors import HostError, TurnYield, closed
+from .errors import HostError, InvalidArguments, TurnYield, closed
 from .wire import Closed
 
 MAX_ARGUMENTS = 1 << 20  # bytes of one call's arguments
@@ -119,6 +119,9 @@ class Calls:
         scope = self._worker.scope_of_caller()
         if self.yielded or _yielding():
             raise closed("the cell has yielded")
+        why = codec.misnamed(name)
+        if why is not None:
+            raise InvalidArguments("invalid-arguments", "%.80r: %s" % (name, why))
         try:
             text = codec.dumps(codec.strict(arguments))
         except (TypeError, ValueError) as err:

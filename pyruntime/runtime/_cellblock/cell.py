@@ -157,6 +157,8 @@ class Runner:
                 self._drive(self._loop.create_task(asyncio.wait([task], timeout=CANCEL_AGAIN)))
             except BaseException:
                 pass
+        if task.done() and not task.cancelled():
+            task.exception()  # else asyncio says in a later cell that nobody has asked for it
 
     def cancel_awaited(self, frame):
         """Stop a cell by cancelling its task, where the interrupt of its main thread

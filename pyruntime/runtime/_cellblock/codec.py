@@ -100,6 +100,26 @@ def value_of(err):
 
 MAX_NESTING = 48  # levels of one argument; the wire takes 64 of a whole message
 MAX_KEYS = 4096  # of one object
+MAX_KEY = 4096  # bytes of a key or a name
+MAX_BITS = 14280  # of a whole number: 4,299 digits, and the wire takes 4,300 bytes of one
+
+
+def short(text):
+    """Whether text is no longer than the wire takes a key or a name."""
+    return len(text) * 4 <= MAX_KEY or len(text.encode("utf-8")) <= MAX_KEY
+
+
+def misnamed(name):
+    """Why name cannot be asked for as a tool; None when it can."""
+    if not name:
+        return "a tool's name has to say something"
+    if clean(name) != name:
+        return "half a surrogate pair is no part of a tool's name"
+    if not short(name):
+        return "a tool's name has at most %d bytes" % MAX_KEY
+    if name.startswith("host."):
+        return "names in host. are the launcher's own"
+    return None
 
 
 def strict(obj, depth=0):
@@ -113,7 +133,10 @@ def strict(obj, depth=0):
             raise ValueError("half a surrogate pair is no text")
         return text
     if isinstance(obj, int):
-        return int(obj)
+        number = int(obj)
+        if number.bit_length() > MAX_BITS:
+            raise ValueError("a whole number with more than %d bits" % MAX_BITS)
+        return number
     if isinstance(obj, float):
         number = float(obj)
         if number - number != 0:
@@ -128,7 +151,10 @@ def strict(obj, depth=0):
         for key, value in list(obj.items()):
             if not isinstance(key, str):
                 raise TypeError("a key of type %s is no text" % type(key).__name__)
-            found[strict(key)] = strict(value, depth + 1)
+            key = strict(key)
+            if not short(key):
+                raise ValueError("a key of more than %d bytes" % MAX_KEY)
+            found[key] = strict(value, depth + 1)
         return found
     if isinstance(obj, (list, tuple)):
         return [strict(value, depth + 1) for value in list(obj)]
