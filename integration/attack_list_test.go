@@ -66,6 +66,7 @@ var attackList = []struct{ attack, tests string }{
 	{"/proc/sys, sysrq, core_pattern, oom score", "TestAttacksOnProc"},
 	{"sockets that write to the page cache", "TestAttacksOnSockets/AF_ALG, TestAttacksOnSockets/TCP_ULP, TestAttacksOnSockets/UDP_ENCAP"},
 	{"Unix sockets with a path", "TestUnixSocketsOfTheHost, TestReachOfASession/path socket"},
+	{"FIFOs of the host and of other sessions", "TestPipesOfTheHost, TestPipesOfOtherSessionsFromStock"},
 	// Policy and record.
 	{"policy documents that are wrong", "TestBadDocuments, TestEveryKeyIsRead, TestLint"},
 	{"decisions of Rego that are errors, undefined, or ask the machine", "TestWhatIsNoDecision, TestNothingOfTheMachineCanBeAsked"},

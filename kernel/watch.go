@@ -66,8 +66,8 @@ func (w *watch) told(e observe.Event) {
 		if decision.Allowed() {
 			continue
 		}
-		if op.Kind == observe.Socket && decision.Enforced {
-			e.Refuse() // no mount does, and no right of Landlock's before Linux 7.1
+		if decision.Enforced && e.Unguarded(op) {
+			e.Refuse() // Landlock has no right of sockets before Linux 7.1, and allows more than a rule may deny
 		}
 		if !e.Waits() {
 			return

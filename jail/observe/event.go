@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+
+	"golang.org/x/sys/unix"
 )
 
 // Event is one system call that a thread of the jail has asked for.
@@ -17,6 +19,7 @@ type Event struct {
 
 	waits  func() bool
 	refuse func()
+	tree   *tree
 }
 
 // Refuse has the call fail with EACCES instead of going on. Whoever is told may ask for it
@@ -24,6 +27,14 @@ type Event struct {
 // changes what the call's pointers lead to after the look is refused, or not, for another
 // path than the one it reaches.
 func (e Event) Refuse() { e.refuse() }
+
+// Unguarded says whether an operation is one that no read-only mount keeps from coming
+// about: reaching a Unix socket, and writing to a FIFO, of which Linux looks at neither
+// mount nor file system (fs/namei.c, sb_permission and do_open). True where the path cannot
+// be looked at; a file whose path nobody can say, deeper than any path, is taken for none.
+func (e Event) Unguarded(op Op) bool {
+	return op.Kind == Socket || op.Kind == Write && op.Path != "" && !op.Absent && e.tree.is(op.Path, unix.S_IFIFO)
+}
 
 // Waits says whether the thread still waits for an answer. One that has ended may have
 // left its number to another, so that what was read is not of this call: whoever keeps

@@ -189,7 +189,7 @@ func (l *Listener) look(n *notification) (Event, bool) {
 		return Event{}, false
 	}
 	c := &byNumber[n.nr]
-	event := Event{TID: int(n.tid), Call: c.name}
+	event := Event{TID: int(n.tid), Call: c.name, tree: &l.tree}
 	event.Ops = c.read(&look{tree: &l.tree, tid: event.TID, args: n.args})
 	event.waits = func() bool { return l.ioctl(ioctlValid, unsafe.Pointer(&n.id)) == nil }
 	return event, len(event.Ops) > 0

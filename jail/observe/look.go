@@ -290,7 +290,7 @@ func (l *look) reaches(name string) []Op {
 	switch {
 	case at.state == unnamed:
 		return unknown(Socket)
-	case at.missing(), at.state == present && l.tree.isSocket(at.path):
+	case at.missing(), at.state == present && l.tree.is(at.path, unix.S_IFSOCK):
 		return []Op{{Kind: Socket, Path: at.path, Absent: at.missing()}}
 	}
 	return nil

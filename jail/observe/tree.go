@@ -210,15 +210,16 @@ func there(name string, stat *unix.Stat_t) place {
 	return place{name, present}
 }
 
-// isSocket says whether a canonical path leads to a Unix socket; true where nobody can say.
-func (t *tree) isSocket(name string) bool {
+// is says whether a canonical path leads to a file of a kind (S_IFSOCK, S_IFIFO); true
+// where nobody can say.
+func (t *tree) is(name string, kind uint32) bool {
 	fd, err := t.open(name, false)
 	if err != nil {
 		return true
 	}
 	defer unix.Close(fd)
 	var stat unix.Stat_t
-	return unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT == unix.S_IFSOCK
+	return unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT == kind
 }
 
 // beside is the place of a name that is not there, in a directory that is.
