@@ -30,10 +30,14 @@ func (e Event) Refuse() { e.refuse() }
 
 // Unguarded says whether an operation is one that no read-only mount keeps from coming
 // about: reaching a Unix socket, and writing to a FIFO, of which Linux looks at neither
-// mount nor file system (fs/namei.c, sb_permission and do_open). True where the path cannot
-// be looked at; a file whose path nobody can say, deeper than any path, is taken for none.
+// mount nor file system (fs/namei.c, sb_permission and do_open). What the launcher cannot
+// look at, nobody in the jail can open.
 func (e Event) Unguarded(op Op) bool {
-	return op.Kind == Socket || op.Kind == Write && op.Path != "" && !op.Absent && e.tree.is(op.Path, unix.S_IFIFO)
+	if op.Kind != Write || op.Creates || op.Absent {
+		return op.Kind == Socket
+	}
+	kind, _ := e.tree.kindAt(op.Path)
+	return kind == unix.S_IFIFO
 }
 
 // Waits says whether the thread still waits for an answer. One that has ended may have

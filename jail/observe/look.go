@@ -290,8 +290,12 @@ func (l *look) reaches(name string) []Op {
 	switch {
 	case at.state == unnamed:
 		return unknown(Socket)
-	case at.missing(), at.state == present && l.tree.is(at.path, unix.S_IFSOCK):
-		return []Op{{Kind: Socket, Path: at.path, Absent: at.missing()}}
+	case at.missing():
+		return []Op{{Kind: Socket, Path: at.path, Absent: true}}
+	case at.state == present:
+		if kind, ok := l.tree.kindAt(at.path); !ok || kind == unix.S_IFSOCK {
+			return []Op{{Kind: Socket, Path: at.path}}
+		}
 	}
 	return nil
 }

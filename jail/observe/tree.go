@@ -210,16 +210,17 @@ func there(name string, stat *unix.Stat_t) place {
 	return place{name, present}
 }
 
-// is says whether a canonical path leads to a file of a kind (S_IFSOCK, S_IFIFO); true
-// where nobody can say.
-func (t *tree) is(name string, kind uint32) bool {
+// kindAt is the kind of file at a canonical path, such as S_IFIFO; false where nobody can
+// say.
+func (t *tree) kindAt(name string) (kind uint32, ok bool) {
 	fd, err := t.open(name, false)
 	if err != nil {
-		return true
+		return 0, false
 	}
 	defer unix.Close(fd)
 	var stat unix.Stat_t
-	return unix.Fstat(fd, &stat) != nil || stat.Mode&unix.S_IFMT == kind
+	err = unix.Fstat(fd, &stat)
+	return stat.Mode & unix.S_IFMT, err == nil
 }
 
 // beside is the place of a name that is not there, in a directory that is.
