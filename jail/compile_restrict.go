@@ -38,6 +38,7 @@ func (c *compiler) restrict() {
 	if !c.spec.Forked {
 		c.observe() // else nothing that runs here is to be told of
 	}
+	c.refuse()
 	for i, program := range c.spec.Seccomp.Programs {
 		if c.host.Lacks(Seccomp) {
 			break
@@ -48,7 +49,7 @@ func (c *compiler) restrict() {
 		}
 		c.plan.Programs = append(c.plan.Programs, insns)
 		c.plan.SeccompName, c.plan.SeccompDigest = c.spec.Seccomp.Name, c.spec.Seccomp.Digest
-		c.stage(plan.Step{Op: plan.OpSeccomp, Slot: i,
+		c.stage(plan.Step{Op: plan.OpSeccomp, Slot: len(c.plan.Programs) - 1,
 			Path:   c.spec.Seccomp.Name + " " + strconv.Itoa(i+1) + "/" + strconv.Itoa(len(c.spec.Seccomp.Programs)) + ", " + strconv.Itoa(len(insns)) + " instructions",
 			Reason: "system calls that the profile does not allow fail, on all threads; the newest program's refusal counts"})
 	}
