@@ -25,7 +25,8 @@ inside it and what keeps each of its limits, and list the skills and extensions.
 In mode report, writes outside the session directory are done with your rights
 and reported, also those of child processes and native code; without
 seccomp-notify only those that Python's audit hook sees. Not seen are writes
-through a descriptor that is open already. Only enforce refuses them.
+through a descriptor that is open already, and what is reached on loopback,
+which is the host's there. Only enforce refuses them.
 
 The exit code is 5 when a jail cannot be built here.`,
 		Args: atMost(0),
