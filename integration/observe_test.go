@@ -29,7 +29,7 @@ var observedCalls = []observedCall{
 	{"openat to truncate", unix.SYS_OPENAT, `AT, p("l"), O_RDONLY | O_TRUNC, 0`, []string{"truncate f"}},
 	{"openat through a link", unix.SYS_OPENAT, `AT, p("l"), O_RDWR, 0`, []string{"write f"}},
 	{"openat to create", unix.SYS_OPENAT, `AT, p("d/../new"), O_RDONLY | O_CREAT, 0o644`, []string{"create new"}},
-	{"openat without a name", unix.SYS_OPENAT, `AT, p("d"), O_TMPFILE | O_RDWR, 0o644`, []string{"create d/(without a name)"}},
+	{"openat without a name", unix.SYS_OPENAT, `AT, p("d"), O_TMPFILE | O_RDWR, 0o644`, []string{"write d/(without a name)"}},
 	{"openat2", unix.SYS_OPENAT2, `AT, p("new"), (c_uint64 * 3)(O_WRONLY | O_CREAT, 0o644, 0), 24`, nil},
 	{"mkdirat", unix.SYS_MKDIRAT, `d, b"new", 0o755`, []string{"mkdir new"}},
 	{"mknodat", unix.SYS_MKNODAT, `AT, p("new"), 0o10644, 0`, []string{"create new"}},
@@ -244,6 +244,55 @@ except OSError: pass`)
 	}
 	if got := r.Details.AuditPolicy; got != "allowed 0 mutations" {
 		t.Errorf("auditPolicy %q", got)
+	}
+}
+
+// TestMessagesAreToldOfByWhereTheyGo: Linux takes addresses of messages that are longer than
+// any, and without a family, for what they say.
+func TestMessagesAreToldOfByWhereTheyGo(t *testing.T) {
+	require(t, needUserns, needNotify)
+	s := open(t, mode("report"), document(t, "version: 1\nname: alone\nfs: {}\nnet: {mode: none, reason: nobody}\n"))
+	s.ok(`import ctypes, socket, struct
+libc = ctypes.CDLL(None)
+class IOV(ctypes.Structure): _fields_ = [("base", ctypes.c_char_p), ("length", ctypes.c_size_t)]
+class Message(ctypes.Structure): _fields_ = [("name", ctypes.c_void_p), ("length", ctypes.c_uint), ("vector", ctypes.POINTER(IOV)), ("count", ctypes.c_size_t), ("control", ctypes.c_void_p), ("size", ctypes.c_size_t), ("flags", ctypes.c_int)]
+def address(family, last): return ctypes.create_string_buffer(struct.pack("<H", family) + struct.pack(">H", 9) + socket.inet_aton("192.0.2.%d" % last), 300)
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+def send(kind, family, last, length, s=u, flags=0):
+    a = address(family, last)
+    if kind == "to": return libc.sendto(s.fileno(), b"x", 1, flags, a, length)
+    v = IOV(b"x", 1)
+    m = Message(ctypes.addressof(a), length, ctypes.pointer(v), 1, None, 0, 0)
+    if kind == "message": return libc.sendmsg(s.fileno(), ctypes.byref(m), flags)
+    whole = (ctypes.c_char * 64)(*bytes(m))
+    return libc.sendmmsg(s.fileno(), whole, 1, flags)
+def fast(kind, last, length):
+    with socket.socket() as s:
+        s.setblocking(False)
+        return send(kind, 2, last, length, s, 0x20000000)
+`)
+	for i, c := range []struct {
+		code string
+		told bool
+	}{
+		{`send("to", 2, %d, 16)`, true},
+		{`send("to", 0, %d, 16)`, true}, // AF_UNSPEC
+		{`send("message", 2, %d, 16)`, true},
+		{`send("message", 0, %d, 16)`, true},
+		{`send("message", 2, %d, 300)`, true},
+		{`send("several", 2, %d, 300)`, true},
+		{`send("to", 2, %d, 300)`, false},     // EINVAL
+		{`send("message", 2, %d, -1)`, false}, // EINVAL
+		{`fast("to", %d, 16)`, true},
+		{`fast("message", %d, 200)`, true},
+		{`libc.connect(u.fileno(), address(0, %d), 16)`, false}, // it ends a connection
+	} {
+		r := s.ok(fmt.Sprintf(c.code, i+1))
+		told := r.violations()
+		want := fmt.Sprintf("192.0.2.%d:9", i+1)
+		if (len(told) == 1 && told[0].Op == "connect" && told[0].Path == want) != c.told || !c.told && len(told) != 0 {
+			t.Errorf("%s: told of %+v, want %t", c.code, told, c.told)
+		}
 	}
 }
 

@@ -19,6 +19,23 @@ var observedWays = []struct{ name, code, want string }{
 os.mkdir("gone"); os.chdir("gone"); os.rmdir("../gone")
 try: os.unlink("../../../../../../../.." + P + "/f2")
 finally: os.chdir(S)`, "remove P/f2"},
+	{"a path in memory that is to be written alone", `
+import ctypes, mmap
+libc = ctypes.CDLL(None, use_errno=True)
+page = mmap.mmap(-1, mmap.PAGESIZE)
+page.write((P + "/f").encode() + b"\0")
+where = ctypes.addressof(ctypes.c_char.from_buffer(page))
+assert libc.mprotect(ctypes.c_void_p(where), mmap.PAGESIZE, mmap.PROT_WRITE) == 0
+fd = libc.open(ctypes.c_void_p(where), os.O_WRONLY)
+if fd < 0: raise OSError(ctypes.get_errno(), "open")
+os.close(fd)`, "write P/f"},
+	{"a descriptor of a file that is called as if it were removed", `r = os.open(P + "/g (deleted)", 0); open("/dev/fd/%d" % r, "r+").close()`, "write P/g (deleted)"},
+	{"beneath a directory that is", `r = os.open(P + "/h (deleted)", 0); os.mkdir("/proc/self/fd/%d/new" % r)`, "mkdir P/h (deleted)/new"},
+	{"beneath it by a descriptor", `r = os.open(P + "/h (deleted)", 0); os.mkdir("new2", dir_fd=r)`, "mkdir P/h (deleted)/new2"},
+	{"from within it", `
+os.chdir(P + "/h (deleted)")
+try: os.mkdir("new3")
+finally: os.chdir(S)`, "mkdir P/h (deleted)/new3"},
 	{"a name for itself", `os.rename(P + "/f", P + "/f")`, "rename-from P/f, rename-to P/f"},
 	{"a file's version", `fcntl.ioctl(os.open(P + "/f", 0), 0x40087602, struct.pack("l", 5))`, "chmod P/f"},
 }
@@ -34,6 +51,10 @@ func TestObserverKnowsEveryWay(t *testing.T) {
 				place := newDirIn(t, "/var/tmp")
 				write(t, place+"/f", "canary")
 				write(t, place+"/f2", "canary")
+				write(t, place+"/g (deleted)", "canary")
+				if err := os.Mkdir(place+"/h (deleted)", 0o755); err != nil {
+					t.Fatal(err)
+				}
 				s.ok("import fcntl, os, struct\nP, S = " + quote(place) + ", " + quote(s.dir))
 				r := s.run(c.code)
 				var told []string

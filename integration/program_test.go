@@ -50,14 +50,18 @@ fs:
     - {path: /usr, access: [exec], effect: allow, reason: programs of the system}
 `)
 	const plain, executable, sealed = 0, 0x10, 0x8 // MFD_EXEC, MFD_NOEXEC_SEAL
-	s, free := open(t, mode("enforce"), listed), open(t, mode("enforce"))
+	s, free, tells := open(t, mode("enforce"), listed), open(t, mode("enforce")), open(t, mode("report"), listed)
 	s.ok(memoryPrograms)
+	tells.ok(memoryPrograms)
 	free.ok(memoryPrograms)
 	s.shows(`status_of(lambda: os.execv("/usr/bin/true", ["true"]))`, "0")
 	for _, how := range []string{"by its descriptor", "by its name in proc", "by another's name in proc"} {
 		for _, flags := range []int{plain, executable} {
 			code := fmt.Sprintf("run(%d, %s)", flags, literal(how))
 			free.shows(code, "'ran'")
+			if told := tells.shows(code, "'ran'").violations(); len(told) != 1 || told[0].Op != "exec" || told[0].Path != "" {
+				t.Errorf("%s: told of %+v", code, told)
+			}
 			s.shows(code, "'none: Permission denied'")
 		}
 		code := fmt.Sprintf("run(%d, %s)", sealed, literal(how))

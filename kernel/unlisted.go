@@ -21,6 +21,9 @@ func onHost(op observe.Op) (observe.Op, bool) {
 		at, there, isDir = found.Path, found.Exists, found.Dir
 	}
 	op.Path = at
+	if op.Opens {
+		return op, !isDir && (there || dir.Dir)
+	}
 	switch op.Kind {
 	case observe.Create, observe.Mkdir, observe.Link, observe.Symlink:
 		return op, dir.Dir && !there

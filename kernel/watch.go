@@ -53,6 +53,14 @@ const furtherPaths = "(further paths)"
 // told judges one system call. It runs while the caller waits.
 func (w *watch) told(e observe.Event) {
 	for _, op := range e.Ops {
+		if op.Opens {
+			// What is there is read. Where that is denied nobody is told whether it is.
+			look := op
+			look.Kind = observe.Read
+			if _, decision := w.judge(look); !decision.Allowed() {
+				op = look
+			}
+		}
 		target, decision := w.judge(op)
 		if op.Absent && decision.Unlisted() {
 			var there bool

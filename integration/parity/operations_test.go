@@ -18,7 +18,7 @@ type operation struct {
 	native string
 	steps  bool // several calls, of which the first that is refused is the last
 	again  bool // reads what it may not write
-	asks   bool // the launcher refuses it, in the modes that keep changes from the host
+	asks   bool // the launcher refuses it, where it observes
 }
 
 var operations = append([]operation{
@@ -33,6 +33,11 @@ var operations = append([]operation{
 	{name: "create", python: `open(p + ".n", "x").close()`, native: nr(unix.SYS_OPENAT) + `AT, b(p + ".n"), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644`},
 	{name: "create to read", python: `os.close(os.open(p + ".n", os.O_RDONLY | os.O_CREAT, 0o644))`, native: nr(unix.SYS_OPENAT) + `AT, b(p + ".n"), os.O_CREAT, 0o644`},
 	{name: "create through a descriptor", needs: []string{directory}, python: `at(p + ".d", lambda d: os.close(os.open("n", os.O_WRONLY | os.O_CREAT, 0o644, dir_fd=d)))`, native: `*at(p + ".d", lambda d: (` + nr(unix.SYS_OPENAT) + `keep(d), b("n"), os.O_WRONLY | os.O_CREAT, 0o644))`, steps: true},
+	{name: "create without a name", needs: []string{directory}, python: `os.close(os.open(p + ".d", os.O_TMPFILE | os.O_RDWR, 0o600))`, native: nr(unix.SYS_OPENAT) + `AT, b(p + ".d"), os.O_TMPFILE | os.O_WRONLY, 0o600`},
+	{name: "open for ioctl alone", needs: []string{file}, python: `os.close(os.open(p + ".f", 3))`, native: nr(unix.SYS_OPENAT) + `AT, b(p + ".f"), 3 | os.O_CREAT, 0o644`},
+	{name: "create for ioctl alone", python: `os.close(os.open(p + ".n", 3 | os.O_CREAT, 0o644))`, native: nr(unix.SYS_OPENAT) + `AT, b(p + ".n"), 3 | os.O_CREAT, 0o644`},
+	{name: "cut for ioctl alone", needs: []string{file}, python: `os.close(os.open(p + ".f", 3 | os.O_TRUNC))`, native: nr(unix.SYS_OPENAT) + `AT, b(p + ".f"), 3 | os.O_TRUNC, 0`},
+	{name: "write to a pipe", needs: []string{pipe}, python: `os.close(os.open(p + ".p", os.O_RDWR | os.O_NONBLOCK))`, native: nr(unix.SYS_OPENAT) + `AT, b(p + ".p"), os.O_RDWR, 0`, asks: true},
 	{name: "truncate", needs: []string{file}, python: `os.truncate(p + ".f", 3)`, native: nr(unix.SYS_TRUNCATE) + `b(p + ".f"), 3`},
 	{name: "mkdir", python: `os.mkdir(p + ".n")`, native: nr(unix.SYS_MKDIRAT) + `AT, b(p + ".n"), 0o755`},
 	{name: "mkfifo", python: `os.mkfifo(p + ".n")`, native: nr(unix.SYS_MKNODAT) + `AT, b(p + ".n"), 0o10644, 0`},

@@ -150,6 +150,9 @@ func furnish(t *testing.T, base string, rows []row) {
 				must(t, err)
 				t.Cleanup(func() { l.Close() })
 				must(t, os.Chmod(at, 0o777))
+			case pipe:
+				must(t, unix.Mkfifo(at, 0o666))
+				must(t, os.Chmod(at, 0o666))
 			case executable:
 				must(t, os.WriteFile(at, program, 0o755))
 			}
@@ -166,6 +169,7 @@ const (
 	link       = ".l"
 	executable = ".x"
 	listener   = ".s" // a Unix socket that answers
+	pipe       = ".p"
 	fresh      = ".n"
 )
 

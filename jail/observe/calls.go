@@ -32,7 +32,7 @@ var common = []call{
 	{unix.SYS_OPENAT, "openat", func(l *look) []Op { return l.open(0, 1, l.arg(2)) }},
 	{unix.SYS_OPENAT2, "openat2", (*look).openat2},
 	{unix.SYS_IOCTL, "ioctl", func(l *look) []Op { return l.descriptor(Chmod) }},
-	{unix.SYS_SENDTO, "sendto", func(l *look) []Op { return l.address(Connect, l.args[4], l.arg(5)) }},
+	{unix.SYS_SENDTO, "sendto", func(l *look) []Op { return l.destination(l.args[4], l.arg(5)) }},
 
 	{unix.SYS_MKDIRAT, "mkdirat", func(l *look) []Op { return l.make(Mkdir, 0, 1) }},
 	{unix.SYS_MKNODAT, "mknodat", func(l *look) []Op { return l.make(Create, 0, 1) }},

@@ -13,7 +13,8 @@
 //
 // An observer explains, it is no boundary, what it refuses included: what a call's pointers lead to can
 // change between the look and the deed, so that a program that means to can be
-// reported with another path than the one it changed. It cannot go unreported.
+// reported with another path than the one it changed, or, where that one is allowed, go
+// unreported.
 // When the observer ends, the calls that it would have heard of fail with ENOSYS:
 // nothing happens unheard.
 //

@@ -65,6 +65,7 @@ type Op struct {
 	// could not be found out.
 	Path     string
 	Creates  bool // a Write makes the file
+	Opens    bool // a Create opens what is there, where something is
 	Replaces bool // a RenameTo takes the place of something
 	// Absent says that what the call needs is not shown, at the path or on the way
 	// there, so that it will fail; what the jail covers, or does not list, is told of in

@@ -48,15 +48,18 @@ func (l *look) directory(arg int) int {
 	return l.arg(arg)
 }
 
+// withoutName is added to a directory for a file of O_TMPFILE.
+const withoutName = "/(without a name)"
+
 // open reads the open family.
 func (l *look) open(dir, name, flags int) []Op {
 	access := flags & unix.O_ACCMODE
+	// With both bits it is for ioctl(2) alone (open(2), NOTES), and counts as a look.
+	writes := access == unix.O_WRONLY || access == unix.O_RDWR
 	switch {
 	case flags&unix.O_PATH == unix.O_PATH:
 		return nil
-	case access == unix.O_ACCMODE && flags&(unix.O_CREAT|unix.O_TRUNC|tmpfileBit) == 0:
-		return nil // for ioctl(2) alone: neither read nor written (open(2), NOTES)
-	case access == unix.O_RDONLY && flags&(unix.O_CREAT|unix.O_TRUNC|tmpfileBit) == 0:
+	case !writes && flags&(unix.O_CREAT|unix.O_TRUNC|tmpfileBit) == 0:
 		return l.read(dir, name, flags)
 	}
 	const exclusive = unix.O_CREAT | unix.O_EXCL
@@ -64,45 +67,46 @@ func (l *look) open(dir, name, flags int) []Op {
 	switch {
 	case !ok:
 		return unknown(Write)
-	case at.state == nowhere:
+	case at.none():
 		return nil
 	case at.state == beyond:
-		return l.opensBeyond(at.path, flags)
+		return l.opensBeyond(at.path, writes, flags)
 	case flags&tmpfileBit != 0:
-		if at.state != directory {
+		if at.state != directory && at.state != absent {
 			return nil
 		}
-		return []Op{{Kind: Create, Path: at.path + "/(without a name)"}}
+		// It makes no name, and is what Landlock asks for: the right to write a file here.
+		return []Op{{Kind: Write, Path: at.path + withoutName, Creates: at.missing(), Absent: at.missing()}}
 	case at.state == directory:
 		return nil
-	case at.state == absent && flags&unix.O_CREAT == 0 && access == unix.O_RDONLY:
+	case at.state == absent && flags&unix.O_CREAT == 0 && !writes:
 		return []Op{{Kind: Truncate, Path: at.path, Absent: true}}
 	case at.state == absent && flags&unix.O_CREAT == 0:
 		return []Op{{Kind: Write, Path: at.path, Absent: true}}
-	case at.state == absent && access == unix.O_RDONLY:
-		return []Op{{Kind: Create, Path: at.path}}
+	case at.state == absent && !writes:
+		return []Op{{Kind: Create, Path: at.path, Opens: flags&exclusive != exclusive}}
 	case at.state == absent:
 		return []Op{{Kind: Write, Path: at.path, Creates: true}}
 	case flags&exclusive == exclusive:
 		return nil
-	case access != unix.O_RDONLY:
+	case writes:
 		return []Op{{Kind: Write, Path: at.path}}
 	case flags&unix.O_TRUNC != 0:
 		return []Op{{Kind: Truncate, Path: at.path}}
 	}
-	return nil
+	return []Op{{Kind: Read, Path: at.path}}
 }
 
 // opensBeyond is what an open to write would do if the directory were there.
-func (l *look) opensBeyond(name string, flags int) []Op {
+func (l *look) opensBeyond(name string, writes bool, flags int) []Op {
 	creates := flags&unix.O_CREAT != 0
 	switch {
 	case flags&tmpfileBit != 0:
-		return []Op{{Kind: Create, Path: name + "/(without a name)", Absent: true}}
-	case flags&unix.O_ACCMODE != unix.O_RDONLY:
+		return []Op{{Kind: Write, Path: name + withoutName, Creates: true, Absent: true}}
+	case writes:
 		return []Op{{Kind: Write, Path: name, Creates: creates, Absent: true}}
 	case creates:
-		return []Op{{Kind: Create, Path: name, Absent: true}}
+		return []Op{{Kind: Create, Path: name, Absent: true, Opens: flags&unix.O_EXCL == 0}}
 	}
 	return []Op{{Kind: Truncate, Path: name, Absent: true}}
 }
@@ -114,7 +118,7 @@ func (l *look) read(dir, name, flags int) []Op {
 	switch {
 	case !ok:
 		return unknown(Read)
-	case at.state == nowhere, at.state == present && flags&unix.O_DIRECTORY != 0:
+	case at.none(), at.state == present && flags&unix.O_DIRECTORY != 0:
 		return nil
 	}
 	return []Op{{Kind: Read, Path: at.path, Absent: at.missing()}}
@@ -131,10 +135,10 @@ func (l *look) openat2() []Op {
 
 // descriptor reads a call on an open descriptor, its first argument.
 func (l *look) descriptor(kind string) []Op {
-	switch at := l.tree.opened(l.tid, l.arg(0)); at.state {
-	case nowhere:
+	switch at := l.tree.opened(l.tid, l.arg(0)); {
+	case at.none():
 		return nil
-	case unnamed:
+	case at.state == unnamed:
 		return unknown(kind)
 	default:
 		return []Op{{Kind: kind, Path: at.path}}
@@ -162,7 +166,7 @@ func (l *look) remove(dir, name int, directories bool) []Op {
 	switch {
 	case !ok:
 		return unknown(kind)
-	case at.state == nowhere, !at.missing() && (at.state == directory) != directories:
+	case at.none(), !at.missing() && (at.state == directory) != directories:
 		return nil
 	}
 	return []Op{{Kind: kind, Path: at.path, Absent: at.missing()}}
@@ -176,7 +180,7 @@ func (l *look) rename(fromDir, fromName, toDir, toName, flags int) []Op {
 	}
 	there := to.state == present || to.state == directory
 	switch {
-	case from.state == nowhere || to.state == nowhere:
+	case from.none() || to.none():
 		return nil
 	case flags&unix.RENAME_NOREPLACE != 0 && there:
 		return nil
@@ -194,7 +198,7 @@ func (l *look) alter(kind string, dir, name, flags int) []Op {
 	switch {
 	case !ok:
 		return unknown(kind)
-	case at.state == nowhere:
+	case at.none():
 		return nil
 	}
 	return []Op{{Kind: kind, Path: at.path, Absent: at.missing()}}
@@ -237,7 +241,7 @@ func (l *look) exec(dir, name, flags int) []Op {
 		return unknown(Exec)
 	case at.state == present, at.missing():
 		return []Op{{Kind: Exec, Path: at.path, Absent: at.missing()}}
-	case at.state == nowhere && flags&unix.AT_EMPTY_PATH != 0:
+	case at.state == loose:
 		return unknown(Exec) // a program without a name, such as a memfd
 	}
 	return nil
@@ -246,8 +250,17 @@ func (l *look) exec(dir, name, flags int) []Op {
 // maxAddress is the size of struct sockaddr_storage.
 const maxAddress = 128
 
-// address reads a socket address.
+// address reads the socket address of connect(2) or bind(2).
 func (l *look) address(kind string, at uint64, size int) []Op {
+	return l.addressOf(kind, at, size, kind == Bind)
+}
+
+// destination reads the socket address of a message.
+func (l *look) destination(at uint64, size int) []Op { return l.addressOf(Connect, at, size, true) }
+
+// addressOf reads a socket address. Sockets of IPv4 take AF_UNSPEC for AF_INET, where the
+// kernel's source says so (udp_sendmsg, __inet_bind), but for a connection, which it ends.
+func (l *look) addressOf(kind string, at uint64, size int, unspecific bool) []Op {
 	if at == 0 || size < 2 || size > maxAddress {
 		return nil // the call is without one, or will fail
 	}
@@ -255,7 +268,11 @@ func (l *look) address(kind string, at uint64, size int) []Op {
 	if err != nil {
 		return nil
 	}
-	switch family := binary.LittleEndian.Uint16(raw); {
+	family := binary.LittleEndian.Uint16(raw)
+	if family == unix.AF_UNSPEC && unspecific && size >= unix.SizeofSockaddrInet4 && l.option(unix.SO_DOMAIN) == unix.AF_INET {
+		family = unix.AF_INET
+	}
+	switch {
 	case family == unix.AF_INET && size >= 8:
 		addr := netip.AddrFrom4([4]byte(raw[4:8]))
 		return l.socket(kind, addr, raw)
@@ -304,33 +321,44 @@ func (l *look) socket(kind string, addr netip.Addr, raw []byte) []Op {
 	return []Op{{Kind: kind, Addr: netip.AddrPortFrom(addr, binary.BigEndian.Uint16(raw[2:])), Datagram: l.datagram()}}
 }
 
-// datagram asks the socket, the first argument of each of these calls, for its kind.
+// datagram says whether the socket is none of a stream.
 func (l *look) datagram() bool {
+	kind := l.option(unix.SO_TYPE)
+	return kind >= 0 && kind != unix.SOCK_STREAM
+}
+
+// option asks the socket, the first argument of each of these calls, for an option; -1
+// where that cannot be had.
+func (l *look) option(name int) int {
 	process, err := unix.PidfdOpen(l.tid, 0)
 	if err != nil {
 		// A thread that is not its group's first: the group is in /proc.
 		group := groupOf(l.tid)
 		if process, err = unix.PidfdOpen(group, 0); err != nil {
-			return false
+			return -1
 		}
 	}
 	defer unix.Close(process)
 	fd, err := unix.PidfdGetfd(process, l.arg(0), 0)
 	if err != nil {
-		return false
+		return -1
 	}
 	defer unix.Close(fd)
-	kind, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TYPE)
-	return err == nil && kind != unix.SOCK_STREAM
+	value, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, name)
+	if err != nil {
+		return -1
+	}
+	return value
 }
 
-// message reads the address of struct msghdr: its first field and the length after it.
+// message reads the address of struct msghdr: its first field and the length after it,
+// which Linux cuts to that of the longest address (net/socket.c, __copy_msghdr).
 func (l *look) message(at uint64) []Op {
 	raw, err := memory(l.tid, at, 12)
 	if err != nil {
 		return nil
 	}
-	return l.address(Connect, binary.LittleEndian.Uint64(raw), int(int32(binary.LittleEndian.Uint32(raw[8:]))))
+	return l.destination(binary.LittleEndian.Uint64(raw), min(int(int32(binary.LittleEndian.Uint32(raw[8:]))), maxAddress))
 }
 
 // maxMessages is how many messages of one sendmmsg are looked at; Linux takes 1,024.

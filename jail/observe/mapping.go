@@ -22,7 +22,7 @@ func (l *look) mmap() []Op {
 	case err != nil || unix.Stat(link, &stat) != nil || stat.Mode&unix.S_IFMT == unix.S_IFDIR || !readable(l.tid, fd):
 		return nil
 	}
-	return l.load(name, stat.Dev)
+	return l.load(name, stat.Dev, stat.Ino)
 }
 
 // readable says whether a descriptor is open for reading: without that nothing is mapped.
@@ -37,14 +37,15 @@ func readable(tid, fd int) bool {
 	return err == nil && flags&unix.O_PATH == 0 && flags&unix.O_ACCMODE != unix.O_WRONLY
 }
 
-// load is an operation on a file that Linux has a name for. One that has been removed
+// load is an operation on a file that Linux has a name for. One that has been removed, and
+// is not merely so called,
 // is told of by the name that it had, since its mount still says what it may be used
 // for; what never had one, such as a memfd, lies on no mount of the jail.
-func (l *look) load(name string, dev uint64) []Op {
+func (l *look) load(name string, dev, ino uint64) []Op {
 	if !strings.HasPrefix(name, "/") {
 		return nil
 	}
-	if short, ok := strings.CutSuffix(name, removed); ok {
+	if short, ok := strings.CutSuffix(name, removed); ok && !l.tree.holds(name, &unix.Stat_t{Dev: dev, Ino: ino}) {
 		dir, err := l.tree.open(short[:strings.LastIndexByte(short, '/')+1], true)
 		if err != nil {
 			return nil
@@ -83,7 +84,7 @@ func (l *look) mprotect() []Op {
 			return ops
 		}
 		if !m.executable {
-			ops = append(ops, l.load(m.name, m.dev)...)
+			ops = append(ops, l.load(m.name, m.dev, m.ino)...)
 		}
 		begin = m.end
 	}
@@ -94,7 +95,7 @@ func (l *look) mprotect() []Op {
 type mapping struct {
 	begin, end uint64
 	executable bool
-	dev        uint64
+	dev, ino   uint64
 	name       string // as Linux has it
 }
 
@@ -125,15 +126,19 @@ func parseMapping(line string) (m mapping, ok bool) {
 	}
 	begin, end, _ := strings.Cut(fields[0], "-")
 	major, minor, _ := strings.Cut(fields[3], ":")
-	var numbers [4]uint64
-	for i, text := range []string{begin, end, major, minor} {
-		n, err := strconv.ParseUint(text, 16, 64)
+	var numbers [5]uint64
+	for i, text := range []string{begin, end, major, minor, fields[4]} {
+		base := 16
+		if i == 4 {
+			base = 10
+		}
+		n, err := strconv.ParseUint(text, base, 64)
 		if err != nil {
 			return m, false
 		}
 		numbers[i] = n
 	}
 	name := strings.ReplaceAll(strings.TrimLeft(fields[5], " "), `\012`, "\n")
-	m = mapping{numbers[0], numbers[1], strings.Contains(fields[1], "x"), unix.Mkdev(uint32(numbers[2]), uint32(numbers[3])), name}
+	m = mapping{numbers[0], numbers[1], strings.Contains(fields[1], "x"), unix.Mkdev(uint32(numbers[2]), uint32(numbers[3])), numbers[4], name}
 	return m, strings.HasPrefix(name, "/") && len(fields[1]) == 4
 }

@@ -15,7 +15,7 @@ import (
 // pages of a file, of which the middle one can be executed.
 func TestNextMapping(t *testing.T) {
 	page := os.Getpagesize()
-	for _, name := range []string{"plain", "with a\nnew line", "removed"} {
+	for _, name := range []string{"plain", "with a\nnew line", "removed", "kept (deleted)"} {
 		path := filepath.Join(t.TempDir(), name)
 		if err := os.WriteFile(path, make([]byte, 3*page), 0o644); err != nil {
 			t.Fatal(err)

@@ -35,7 +35,7 @@ func nextMapping(maps *os.File, at uint64) (mapping, error) {
 	switch errno {
 	case 0:
 		text := name[:max(min(int(q.nameSize), len(name))-1, 0)] // the NUL counts
-		return mapping{q.begin, q.end, q.kind&mappingExecute != 0, unix.Mkdev(q.major, q.minor), string(text)}, nil
+		return mapping{q.begin, q.end, q.kind&mappingExecute != 0, unix.Mkdev(q.major, q.minor), q.node, string(text)}, nil
 	case unix.ENOTTY:
 		return readMapping(maps, at)
 	}

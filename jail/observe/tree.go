@@ -15,7 +15,8 @@ import (
 type state int
 
 const (
-	nowhere state = iota // no place of the tree, or none that can be: the call will fail
+	nowhere state = iota // none that can be: the call will fail
+	loose                // no place of the tree: what has been removed, a memfd, a pipe
 	unnamed              // somewhere, but nobody can say where
 	absent               // nothing is there, but its directory is
 	beyond               // a directory on the way is not there
@@ -28,6 +29,9 @@ type place struct {
 	path  string // canonical; empty for nowhere
 	state state
 }
+
+// none says that it is no place of the tree.
+func (p place) none() bool { return p.state == nowhere || p.state == loose }
 
 // missing says that nothing is there.
 func (p place) missing() bool { return p.state == absent || p.state == beyond }
@@ -180,27 +184,31 @@ func (t *tree) named(fd int) place {
 }
 
 // placed is the place of a file that was reached by a descriptor, with the name that
-// Linux has for it. One without links has been removed, or is a memfd, and then no
-// place of the tree; or it is a file that the jail has mounted there and keeps by
-// that mount alone.
+// Linux has for it. One that is marked as removed may be so called, or a file that the jail
+// has mounted there and keeps by that mount alone; it may have further names, which nobody
+// can say; else it is no place of the tree, as one without links is.
 func (t *tree) placed(name string, stat *unix.Stat_t) place {
-	if stat.Nlink > 0 {
+	before, marked := strings.CutSuffix(name, removed)
+	switch {
+	case !marked && stat.Nlink > 0, t.holds(name, stat):
 		return there(name, stat)
+	case marked && t.holds(before, stat):
+		return there(before, stat)
+	case stat.Nlink > 0:
+		return place{state: unnamed}
 	}
-	name, ok := strings.CutSuffix(name, removed)
-	if !ok {
-		return place{}
-	}
+	return place{state: loose}
+}
+
+// holds says whether a file is the one at a canonical path.
+func (t *tree) holds(name string, stat *unix.Stat_t) bool {
 	fd, err := t.open(name, false)
 	if err != nil {
-		return place{}
+		return false
 	}
 	defer unix.Close(fd)
 	var now unix.Stat_t
-	if unix.Fstat(fd, &now) != nil || now.Dev != stat.Dev || now.Ino != stat.Ino {
-		return place{}
-	}
-	return there(name, stat)
+	return unix.Fstat(fd, &now) == nil && now.Dev == stat.Dev && now.Ino == stat.Ino
 }
 
 func there(name string, stat *unix.Stat_t) place {
@@ -311,8 +319,10 @@ func (t *tree) opened(tid, fd int) place {
 	switch {
 	case err == unix.ENAMETOOLONG:
 		return place{state: unnamed}
-	case err != nil || !strings.HasPrefix(name, "/") || unix.Stat(link, &stat) != nil:
+	case err != nil || unix.Stat(link, &stat) != nil:
 		return place{}
+	case !strings.HasPrefix(name, "/"):
+		return place{state: loose}
 	}
 	return t.placed(name, &stat)
 }
@@ -388,11 +398,17 @@ func (t *tree) walk(tid int, name string, follow bool) place {
 			return place{}
 		}
 		target := string(buffer[:n])
-		if strings.HasPrefix(next, "/proc/") {
+		if strings.HasPrefix(next, "/proc/") && (!strings.HasPrefix(target, "/") || strings.HasSuffix(target, removed)) {
 			// It leads to the file itself, whatever its name has become.
-			if !strings.HasPrefix(target, "/") || strings.HasSuffix(target, removed) {
+			to := t.linked(next, target)
+			if last {
+				return to
+			}
+			if to.state != directory {
 				return place{}
 			}
+			at = to.path
+			continue
 		}
 		if strings.HasPrefix(target, "/") {
 			at = "/"
@@ -404,6 +420,18 @@ func (t *tree) walk(tid int, name string, follow bool) place {
 		return place{}
 	}
 	return t.at(fd)
+}
+
+// linked is where a link in proc(5) leads: a canonical path, and what it says.
+func (t *tree) linked(link, target string) place {
+	var stat unix.Stat_t
+	switch {
+	case unix.Fstatat(t.root, strings.TrimPrefix(link, "/"), &stat, 0) != nil:
+		return place{}
+	case !strings.HasPrefix(target, "/"):
+		return place{state: loose}
+	}
+	return t.placed(target, &stat)
 }
 
 // anyLeft says whether any name is left.

@@ -26,6 +26,8 @@ func TestFind(t *testing.T) {
 	must(os.MkdirAll(in("a/b"), 0o755))
 	must(os.WriteFile(in("a/f"), nil, 0o644))
 	must(os.WriteFile(in("a/proc (deleted)"), nil, 0o644))
+	must(os.MkdirAll(in("d (deleted)/e"), 0o755))
+	must(os.WriteFile(in("d (deleted)/f"), nil, 0o644))
 	must(os.Symlink("a/b", in("ab")))
 	must(os.Symlink("f", in("a/tof")))
 	must(os.Symlink("new", in("a/tonew")))
@@ -41,6 +43,23 @@ func TestFind(t *testing.T) {
 	must(err)
 	defer gone.Close()
 	must(os.Remove(in("gone")))
+	named, err := os.Open(in("a/proc (deleted)"))
+	must(err)
+	defer named.Close()
+	below, err := os.Open(in("d (deleted)"))
+	must(err)
+	defer below.Close()
+	decoy, err := os.Create(in("decoy"))
+	must(err)
+	defer decoy.Close()
+	must(os.Remove(in("decoy")))
+	must(os.WriteFile(in("decoy (deleted)"), nil, 0o644))
+	must(os.WriteFile(in("two"), nil, 0o644))
+	must(os.Link(in("two"), in("names")))
+	two, err := os.Open(in("two"))
+	must(err)
+	defer two.Close()
+	must(os.Remove(in("two")))
 	pipe, other, err := os.Pipe()
 	must(err)
 	defer pipe.Close()
@@ -94,8 +113,15 @@ func TestFind(t *testing.T) {
 		{99999, "x", follow, place{}},
 		{unix.AT_FDCWD, "/proc/self/fd/" + strconv.Itoa(fd(open)), follow, place{in("a"), directory}},
 		{unix.AT_FDCWD, "/proc/self/fd/" + strconv.Itoa(fd(open)) + "/new", follow, place{in("a/new"), absent}},
-		{unix.AT_FDCWD, "/dev/fd/" + strconv.Itoa(fd(gone)), follow, place{}},
-		{unix.AT_FDCWD, "/dev/fd/" + strconv.Itoa(fd(pipe)), follow, place{}},
+		{unix.AT_FDCWD, "/proc/self/fd/" + strconv.Itoa(fd(named)), follow, place{in("a/proc (deleted)"), present}},
+		{unix.AT_FDCWD, "/proc/self/fd/" + strconv.Itoa(fd(below)), follow, place{in("d (deleted)"), directory}},
+		{unix.AT_FDCWD, "/proc/self/fd/" + strconv.Itoa(fd(below)) + "/f", follow, place{in("d (deleted)/f"), present}},
+		{unix.AT_FDCWD, "/proc/self/fd/" + strconv.Itoa(fd(below)) + "/e/new", follow, place{in("d (deleted)/e/new"), absent}},
+		{fd(below), "f", follow, place{in("d (deleted)/f"), present}},
+		{unix.AT_FDCWD, "/proc/self/fd/" + strconv.Itoa(fd(decoy)), follow, place{state: loose}},
+		{unix.AT_FDCWD, "/proc/self/fd/" + strconv.Itoa(fd(two)), follow, place{state: unnamed}},
+		{unix.AT_FDCWD, "/dev/fd/" + strconv.Itoa(fd(gone)), follow, place{state: loose}},
+		{unix.AT_FDCWD, "/dev/fd/" + strconv.Itoa(fd(pipe)), follow, place{state: loose}},
 		{unix.AT_FDCWD, "/proc/self/root" + in("a/new"), follow, place{in("a/new"), absent}},
 		{unix.AT_FDCWD, "/proc/self/comm", follow, place{self + "/comm", present}},
 		{unix.AT_FDCWD, "/", follow, place{"/", directory}},
@@ -109,7 +135,7 @@ func TestFind(t *testing.T) {
 		t.Errorf("opened: %+v", got)
 	}
 	for _, f := range []*os.File{gone, pipe} {
-		if got := tree.opened(os.Getpid(), fd(f)); got != (place{}) {
+		if got := tree.opened(os.Getpid(), fd(f)); got != (place{state: loose}) {
 			t.Errorf("opened without a place: %+v", got)
 		}
 	}
