@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -227,11 +228,49 @@ func question(words []string, role, purpose string, calls int64, rego policy.Eva
 	if !kind.Known() {
 		return nil, "", fmt.Errorf("operation %q: there is none of this name", name)
 	}
+	if link := ofWhoAsks(argument); link != "" {
+		return nil, "", fmt.Errorf("path %q leads through %s, which is another for each process: give the path that it has in the session", argument, link)
+	}
 	path, err := absolute(argument)
 	if err != nil {
 		return nil, "", err
 	}
 	return func(p policy.Policy) policy.Decision { return p.Decide(policy.Op{Kind: kind, Path: path}) }, path, nil
+}
+
+// ofWhoAsks is the link on the way of a path that leads to the process which follows it, such
+// as /proc/self of /dev/stdout (proc(5)); empty for none.
+func ofWhoAsks(path string) string {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return ""
+	}
+	for range 40 { // links, which is as many as Linux follows
+		link, rest, target := firstLink(path)
+		switch {
+		case link == "":
+			return ""
+		case link == "/proc/self" || link == "/proc/thread-self":
+			return link
+		case !filepath.IsAbs(target):
+			target = filepath.Join(filepath.Dir(link), target)
+		}
+		path = filepath.Join(target, rest)
+	}
+	return ""
+}
+
+// firstLink is the first symbolic link on a path, what follows it, and what it says.
+func firstLink(path string) (link, rest, target string) {
+	for i := 1; i <= len(path); i++ {
+		if i < len(path) && path[i] != '/' {
+			continue
+		}
+		if target, err := os.Readlink(path[:i]); err == nil {
+			return path[:i], path[i:], target
+		}
+	}
+	return "", "", ""
 }
 
 func (c *console) printExplanation(doc policy.Document, said explanation) {
