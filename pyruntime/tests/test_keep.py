@@ -36,7 +36,7 @@ class Keep(unittest.TestCase):
         self.assertEqual(self.keep("a += 1")[0], ["b = [1]", "def f(): pass", "class C: pass", "import re"])
         self.assertEqual(self.keep("b.append(2)")[0], ["def f(): pass", "class C: pass", "import re"])
         self.assertEqual(self.keep("f = C()")[0], ["class C: pass", "import re"])
-        self.assertEqual(self.keep("del C, re"), ([], ["a", "f"]))
+        self.assertEqual(self.keep("del C, re"), ([], ["a", "b", "f"]))
 
     def test_the_newest_definition_counts(self):
         self.keep("def f(): return 1")
@@ -95,6 +95,48 @@ class Keep(unittest.TestCase):
         self.keep("def f(): pass")
         self.host.request("install-runtime", directory=self.host.directory, reset=True)
         self.assertEqual(self.keep("def g(): pass"), (["def g(): pass"], []))
+
+    def test_each_name_is_kept_or_told_of_as_not(self):
+        cells = [
+            ["import os.path; import xml.dom"], ["import xml.dom\nimport xml.sax\nimport xml.etree.ElementTree as tree"], ["import xml.dom", "import xml.sax; import xml"],
+            ["import json as j\nimport re as j"], ["from os import path\nimport os.path"], ["import xml\nfrom xml import dom as xml"], ["from math import *"], ["pi = list()", "from math import *"],
+            ["from math import *\npi = 3"], ["from math import *", "del pi"], ["K = [1]", "K.append(2)"], ["K = {1: [2]}\nL = K", "L[1].append(3)"], ["K = 1", "K += 1"], ["K = 1; K = list()"],
+            ["a = b = 1"], ["a, b = 1, 2"], ["(a, [b, *c]) = 1, [2, 3]"], ["a: int = 1; b: int"], ["if (w := 2): z = 1"], ["for i in range(2): pass\nelse: k = 1"], ["while True:\n    k = 1\n    break"],
+            ["with open('/dev/null') as h: pass"], ["try: 1 / 0\nexcept ZeroDivisionError as e: n = str(e)\nfinally: m = 1"], ["def f():\n    global g\n    g = 1\nf()"], ["globals()['g'] = 1"],
+            ["exec('g = 1')"], ["import __main__; __main__.g = 1", "g = 2"], ["setattr(__import__('__main__'), 'g', [])", "del g"], ["x = 5; 1 / 0"], ["for x in [1]:\n    y = x\n    1 / 0"], ["x = 1\nfor x in [1]: 1 / 0"],
+            ["def f(): return 1", "f = 5"], ["def f(): return 1", "def f(x=f()): return x"], ["def d(f): return 3\n@d\ndef g(): pass"], ["class C:\n    x = 1\nC.x = 2"], ["class C: pass\nc = C()"], ["async def f(): pass"],
+            ["f = lambda: 1"], ["[q for q in 'ab']; {p: 1 for p in 'ab'}"], ["from __future__ import annotations\ndef f(x: No): pass"], ["json.dumps(1); Path('.')"], ["re = 5"], ["json = json"], ["Path = 1; os = [Path]"],
+            ["import sys\nn = sys.version_info\nif n >= (3, 10): exec('match [1, {2: 3}]:\\n case [o, {2: t, **r}] as w: pass')\nif n >= (3, 12): exec('type T = int')"], ["del_me = 1; del del_me"], ["def f(: pass"],
+        ]
+        for texts in cells:
+            with self.subTest(texts=texts), Host() as self.host:
+                self.codes = {}
+                for text in texts:
+                    kept, others = self.keep(text)
+                names = sorted(set(n for several in self.names for n in several if n[:1] != "_"))
+                there = set(eval(self.host.cell("print([n for n in list(globals()) if n[:1] != '_'])")["stdout"]))
+                mentioned = {"json", "os", "re", "sys", "Path", "subprocess"} - set(others)  # bound for that
+                there -= mentioned - set(names)
+                with Host() as fresh:
+                    for statement in kept:
+                        self.assertEqual(fresh.cell(statement)["status"], "ok", statement)
+                    again = set(eval(fresh.cell("print([n for n in list(globals()) if n[:1] != '_'])")["stdout"]))
+                starred = again - set(names) if "*" in names else set()
+                self.assertEqual(set(names) & set(others), set())
+                self.assertEqual((set(names) - {"*"}) | starred | set(others), there | starred - set(others))
+                self.assertEqual(again - starred - mentioned, set(names) - {"*"} - mentioned)
+
+    def test_parts_of_a_package_are_all_loaded_again(self):
+        for texts in (["import xml.dom; import xml.sax"], ["import xml.dom\nimport xml.sax, xml.dom"], ["import xml.dom", "import xml.sax"]):
+            with self.subTest(texts=texts), Host() as self.host:
+                self.codes = {}
+                for text in texts:
+                    kept, others = self.keep(text)
+                self.assertEqual(others, [])
+                with Host() as fresh:
+                    for statement in kept:
+                        fresh.cell(statement)
+                    self.assertEqual(fresh.cell("xml.dom.__name__, xml.sax.__name__")["value"], "('xml.dom', 'xml.sax')")
 
     def test_a_future_holds_for_what_follows(self):
         kept, _ = self.keep("from __future__ import annotations\ndef f(x: Nowhere): pass")

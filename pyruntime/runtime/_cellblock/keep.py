@@ -6,6 +6,7 @@ what a name got by running other code cannot be had again from source.
 """
 
 import _ast
+import sys
 import types
 
 from . import source
@@ -42,10 +43,12 @@ class Definitions:
 
     def __init__(self):
         self.statements = []
-        self.others = {}  # names that other statements bound, the newest last
+        self.others = {}  # names that were bound in other ways, the newest last
 
-    def note(self, text, cell, flags, namespace, error):
-        """After a cell: what its statements defined, as far as they came to run."""
+    def note(self, text, cell, flags, before, namespace, error):
+        """After a cell: what its statements defined, as far as they came to run. Whatever
+        else is not as it was before the cell is among the other names, however it came.
+        before has the ids of the namespace's values then."""
         if text[:1] == "\ufeff":
             text, skipped = text[1:], 3
         else:
@@ -65,26 +68,29 @@ class Definitions:
             kind, names = _kind_of(node)
             made = kind and self._statement(node, kind, names, raw, lines, cell, skipped, flags, name)
             for bound in names if made else _bound(node):
-                new.pop(bound, None)
+                earlier = new.pop(bound, [])
                 others.pop(bound, None)
-                if made:
-                    new[bound] = made
-                else:
+                if not made:
                     others[bound] = None
-        for bound, made in new.items():
-            if bound == "*":
-                made.live[bound] = None
-                continue
-            value = namespace.get(bound, _NONE)
-            if value is not _NONE and _fits(made, bound, value, name):
-                made.live[bound] = value
+                elif bound == "*" or _loads(made, bound):
+                    new[bound] = [old for old in earlier if bound == "*" or _loads(old, bound)] + [made]
+                else:
+                    new[bound] = [made]
         fresh = []
-        for made in new.values():
-            if made.live and made not in fresh and not self._imported(made):
-                fresh.append(made)
-        fresh.sort(key=lambda made: made.start)
+        for bound, several in new.items():
+            value = namespace.get(bound, _NONE)
+            for made in several:
+                if bound == "*":
+                    made.live[bound] = None
+                elif value is not _NONE and _fits(made, bound, value, name):
+                    made.live[bound] = value
+                if made not in fresh:
+                    fresh.append(made)
+        fresh = sorted((made for made in fresh if made.live and not self._imported(made)), key=lambda made: made.start)
         self.statements += fresh
-        for bound in others:
+        brought = _brought(fresh, namespace)
+        others.update((bound, None) for bound, value in list(namespace.items()) if before.get(bound) != id(value) and bound not in brought)
+        for bound in list(others) + list(brought):
             self.others.pop(bound, None)
         self.others.update(others)
         self._drop(namespace, {bound: made for made in fresh for bound in made.live})
@@ -127,6 +133,7 @@ class Definitions:
                 beside = made.kind == newer.kind == "import" and not made.spelled <= newer.spelled
                 if newer is not made and not beside or bound != "*" and not _still(made, namespace.get(bound, _NONE), made.live[bound]):
                     del made.live[bound]
+                    self.others.setdefault(bound)  # unless another statement has it
         needed, stays = set(), []
         for made in reversed(self.statements):
             if made.live or needed.intersection(made.names):
@@ -158,6 +165,23 @@ def _reached(error, name):
             line = trace.tb_lineno
         trace = trace.tb_next
     return line
+
+
+def _loads(made, bound):
+    """Whether a statement binds a name to a package by loading a part of it: "import a.b"
+    and "import a.c" are both wanted."""
+    return made.kind == "import" and any(not module and alias is None and name.partition(".")[0] == bound for module, name, alias in made.spelled)
+
+
+def _brought(fresh, namespace):
+    """Names that "from module import *" has bound."""
+    found = set()
+    for made in fresh:
+        if "*" in made.live:
+            for module, _, _ in made.spelled:
+                module = vars(sys.modules.get(module, types))
+                found.update(name for name, value in list(namespace.items()) if module.get(name, _NONE) is value)
+    return found
 
 
 def _line_starts(raw):

@@ -287,6 +287,7 @@ class Worker:
         notes, reply, raised = [], {"status": "ok"}, None
         offered, self.asker.offered = self.asker.offered, message.get("input", self.asker.offered)
         self.origins.begin(cell)
+        before = self.space.values() if message.get("keep") else None
         start = time.perf_counter()
         try:
             self._guarded(message, lambda: self._cell(message["code"], cell, cap, reply, notes.append))
@@ -315,7 +316,7 @@ class Worker:
         reply["durationMs"] = round((time.perf_counter() - start) * 1000, 3)
         if message.get("keep"):
             try:
-                reply["definitions"] = self.space.definitions(message["code"], cell, raised)
+                reply["definitions"] = self.space.definitions(message["code"], cell, before, raised)
             except Exception as err:  # objects of the guest's that answer as none should
                 notes.append("definitions: this cell's are not kept: %s" % type(err).__name__)
             raised = None  # its traceback has this frame, and the cell's objects

@@ -87,13 +87,21 @@ class Space:
         self.skills.restore_path()
         vars(sys.modules["builtins"]).pop("_", None)
 
-    def definitions(self, text, cell, error):
-        """What the cells that are kept still define, this one among them."""
+    def values(self):
+        """The names that there are, with the ids of their values."""
+        return {name: id(value) for name, value in self.names.items()}
+
+    def definitions(self, text, cell, before, error):
+        """What the cells that are kept still define, this one among them; before is what
+        values returned when it began."""
+        for name, make in prelude.NAMES.items():
+            if name in self.names and self.names[name] is make():
+                before[name] = id(self.names[name])  # bound for having been mentioned
         if self._kept is None:
             from .keep import Definitions
 
             self._kept = Definitions()
-        self._kept.note(text, cell, self.runner.flags(), self.names, error)
+        self._kept.note(text, cell, self.runner.flags(), before, self.names, error)
         return self._kept.report()
 
     def take_audit(self):
