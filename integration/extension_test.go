@@ -325,12 +325,16 @@ func TestExtTest(t *testing.T) {
 	}
 	dir, home := newDirIn(t, "/var/tmp"), newDirIn(t, "/var/tmp")
 	for name, text := range map[string]string{
-		"shared.py":      "VALUE = 3",
-		"test_good.py":   "import shared, cellblock, os, sys\ndef test_one(): assert shared.VALUE == 3\ndef test_own(): assert not [m for m in sys.modules if m == 'test_mixed']\ndef test_printed(): print('1000 failed')",
-		"test_mixed.py":  "import pytest\ndef test_no(): assert 1 == 2\n@pytest.mark.skip\ndef test_skip(): pass\n@pytest.mark.xfail\ndef test_known(): assert 0\n@pytest.fixture\ndef f(): 1/0\ndef test_fixture(f): pass",
-		"ends_test.py":   "import os\ndef test_ends(): os._exit(0)",
-		"test_syntax.py": "def f(:",
-		"test_none.py":   "x = 1",
+		"shared.py":       "VALUE = 3",
+		"test_good.py":    "import shared, cellblock, os, sys\ndef test_one(): assert shared.VALUE == 3\ndef test_own(): assert not [m for m in sys.modules if m == 'test_mixed']\ndef test_printed(): print('1000 failed')",
+		"test_mixed.py":   "import pytest\ndef test_no(): assert 1 == 2\n@pytest.mark.skip\ndef test_skip(): pass\n@pytest.mark.xfail\ndef test_known(): assert 0\n@pytest.fixture\ndef f(): 1/0\ndef test_fixture(f): pass",
+		"ends_test.py":    "import os\ndef test_ends(): os._exit(0)",
+		"test_syntax.py":  "def f(:",
+		"test_none.py":    "x = 1",
+		"test_exit.py":    "import pytest\ndef test_first(): pass\ndef test_leaves(): pytest.exit('enough', returncode=0)\ndef test_unseen(): assert 0",
+		"test_early.py":   "import pytest\npytest.exit('enough', returncode=0)\ndef test_unseen(): assert 0",
+		"test_fork.py":    "import os, time\ndef test_forks():\n    if os.fork() == 0: return\n    os.wait()\ndef test_no(): assert 0",
+		"test_between.py": "import pytest\n@pytest.fixture(autouse=True)\ndef leaves(request):\n    yield\n    request.session.shouldstop = 'enough'\ndef test_one(): pass\ndef test_unseen(): assert 0",
 	} {
 		write(t, filepath.Join(dir, name), text)
 	}
@@ -345,6 +349,8 @@ func TestExtTest(t *testing.T) {
 	want := map[string]string{
 		"test_good.py::test_one": "passed", "test_good.py::test_own": "passed", "test_good.py::test_printed": "passed", "test_mixed.py::test_no": "failed", "test_mixed.py::test_skip": "skipped",
 		"test_mixed.py::test_known": "xfailed", "test_mixed.py::test_fixture": "error", "ends_test.py::test_ends": "error", "test_syntax.py": "error", "test_none.py": "error",
+		"test_exit.py::test_first": "passed", "test_exit.py::test_leaves": "error", "test_early.py": "error",
+		"test_fork.py::test_forks": "passed", "test_fork.py::test_no": "failed", "test_between.py::test_one": "passed", "test_between.py": "error",
 	}
 	for _, r := range report.Records {
 		if want[r.Node] != r.Outcome {
@@ -355,7 +361,7 @@ func TestExtTest(t *testing.T) {
 	if len(want) > 0 {
 		t.Errorf("no record of %v", want)
 	}
-	contains(t, "JUnit's file", readFile(t, junit), `tests="10" failures="1" errors="4"`)
+	contains(t, "JUnit's file", readFile(t, junit), `tests="17" failures="2" errors="7"`)
 	good := command(t).env("HOME="+home).run("ext", "test", "--python", pythonBin(), "--session", dir, filepath.Join(dir, "test_good.py"))
 	if good.code != 0 || !strings.HasPrefix(good.stdout, "3 tests: 3 passed (") {
 		t.Errorf("exit code %d: %s%s", good.code, good.stdout, good.stderr)

@@ -124,6 +124,8 @@ type testRun struct {
 	file    string
 	running string // the test that has begun
 	records []Record
+	tests   *int // as many as pytest was to run; nil until it has found them
+	run     int  // as many as have ended
 	ended   *int // with which code pytest ended
 }
 
@@ -144,8 +146,9 @@ func (r *testRun) read(from *os.File, p *process) {
 	for r.ended == nil && lines.Scan() {
 		var line struct {
 			Record
-			Begin string `json:"begin"`
-			Ended *int   `json:"ended"`
+			Begin     string `json:"begin"`
+			Collected *int   `json:"collected"`
+			Ended     *int   `json:"ended"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			r.broken("the runner told what is no record: %v", err)
@@ -154,12 +157,17 @@ func (r *testRun) read(from *os.File, p *process) {
 		switch {
 		case line.Begin != "":
 			r.running = line.Begin
+		case line.Collected != nil:
+			r.tests = line.Collected
 		case line.Ended != nil:
 			r.ended = line.Ended
 		default:
 			line.File = r.file
 			r.records = append(r.records, line.Record)
-			r.running = ""
+			if r.running != "" {
+				r.running = ""
+				r.run++
+			}
 		}
 	}
 }
@@ -172,9 +180,23 @@ func (r *testRun) broken(format string, args ...any) {
 	r.records = append(r.records, Record{File: r.file, Node: node, Outcome: Broken, Message: fmt.Sprintf(format, args...)})
 }
 
-// judge adds what the exit code of pytest says and no record does.
+// judge adds what no record says: what the exit code of pytest does, and that not all of
+// the tests have run, whatever that code is.
 func (r *testRun) judge(printed string) {
-	if slices.ContainsFunc(r.records, Record.Bad) || r.ended == nil || *r.ended == 0 {
+	if slices.ContainsFunc(r.records, Record.Bad) || r.ended == nil {
+		return
+	}
+	switch {
+	case r.running != "":
+		r.broken("the run was ended while this test was running (pytest's exit code is %d; %s)", *r.ended, printed)
+		return
+	case r.tests == nil && r.run == 0 && *r.ended == 0:
+		r.broken("the run was ended before the tests were found (pytest's exit code is 0; %s)", printed)
+		return
+	case r.tests != nil && r.run < *r.tests:
+		r.broken("the run was ended after %d of %d tests (pytest's exit code is %d; %s)", r.run, *r.tests, *r.ended, printed)
+		return
+	case *r.ended == 0:
 		return
 	}
 	why := map[int]string{1: "tests failed of which none is told", 2: "the run was interrupted", 3: "pytest broke", 4: "pytest was used wrongly", 5: "no tests were found"}[*r.ended]

@@ -1,7 +1,8 @@
 """Runs one file of an author's tests with pytest: boot.py FD ROOT FILE.
 
 What came of each test goes to FD, a line of JSON each, as pytest itself reports it;
-nothing is read from printed text. The last line says with which code pytest ended.
+nothing is read from printed text. One line says how many tests there are to run, and the
+last one with which code pytest ended.
 """
 
 import json
@@ -21,9 +22,12 @@ class Plugin:
     def __init__(self, fd):
         os.set_inheritable(fd, False)
         self.fd = fd
+        self.pid = os.getpid()
         self.phases = {}  # node id -> [report]
 
     def tell(self, **record):
+        if os.getpid() != self.pid:
+            return  # a child that a test has left to run on is not the runner
         text = json.dumps(record).encode("ascii") + b"\n"
         while text:
             text = text[os.write(self.fd, text):]
@@ -33,6 +37,9 @@ class Plugin:
             self.tell(node=report.nodeid or "(collection)", outcome="error", message=message_of(report), durationMs=0)
         elif report.skipped:
             self.tell(node=report.nodeid, outcome="skipped", message=message_of(report), durationMs=0)
+
+    def pytest_collection_finish(self, session):
+        self.tell(collected=len(session.items))
 
     def pytest_runtest_logstart(self, nodeid, location):
         self.phases[nodeid] = []
@@ -44,6 +51,8 @@ class Plugin:
     def pytest_runtest_logfinish(self, nodeid, location):
         reports = self.phases.pop(nodeid, [])
         outcome, message = "passed", ""
+        if not any(report.when == "call" and report.passed or report.skipped or report.failed for report in reports):
+            outcome, message = "error", "pytest tells of no call of it"
         for report in reports:
             if report.failed:
                 outcome = "failed" if report.when == "call" and outcome == "passed" else "error"
