@@ -126,7 +126,8 @@ func newShadowDiff(c *console) *cobra.Command {
 		Long: `Compare a layer with the host as it is now: files that were created, changed,
 renamed, replaced or deleted. A "!" says why the host would execute or load the
 file by itself later; "conflict" says why it should not be copied to the host
-as it is.
+as it is. A file that was copied and then removed is told as renamed while there is
+not too much to compare, and else as created and deleted.
 
 The exit code is 1 when something differs.`,
 		Example: `  cellblock shadow diff last

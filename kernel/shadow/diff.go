@@ -28,7 +28,10 @@ const (
 var ErrTooLarge = errors.New("more names than a diff looks at: discard it, or look at its directory by hand")
 
 // Diff walks the layer and compares it with the host as it is now.
-func (l *Layer) Diff() (Diff, error) {
+func (l *Layer) Diff() (Diff, error) { return l.diff(&reading{left: maxPairing}) }
+
+// diff is Diff, with what may be read to find out what was renamed.
+func (l *Layer) diff(r *reading) (Diff, error) {
 	d := Diff{Layer: l.ID, Session: l.Session, Changes: []Change{}}
 	carried, err := l.carried()
 	if err != nil {
@@ -40,7 +43,7 @@ func (l *Layer) Diff() (Diff, error) {
 			return d, fmt.Errorf("shadow layer %s: %s: %w", l.ID, t.Path, err)
 		}
 	}
-	d.pair(l)
+	d.pair(l, r)
 	for i := range d.Changes {
 		c := &d.Changes[i]
 		l.judge(c, carried)

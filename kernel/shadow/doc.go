@@ -29,6 +29,14 @@
 // behind this host's. overlayfs marks a copy with what it was made of, unless that
 // had several names: such a file, removed from the host since, counts as new. A
 // directory's time of change tells of each of its names, so that conflicts are told
-// that are none. A directory that has come to be in the place of one that a commit was
-// about to make, in the moment in which that was killed, is taken for its own.
+// that are none.
+//
+// A file that was copied and then removed is told as renamed, where the bytes are the
+// same, up to 64 MiB in size and as long as 256 MiB are enough to read for all of a
+// layer's; the smallest are read first. The rest is told as created and deleted. For a
+// commit that is the same, but for whose the file is: what a root's session created
+// belongs to the owner of its session directory.
+//
+// A directory that has come to be in the place of one that a commit was about to make,
+// in the moment in which that was killed, is taken for its own.
 package shadow
