@@ -28,8 +28,10 @@ over: the host has changed there since the session began, a rule of the policy
 refuses it, it is a device, FIFO or socket, or its directory cannot be written.
 --skip-conflicts leaves such changes out instead. Files that the host would execute
 or load by itself ("!" in the diff) are such changes too, unless --executable is
-given. A file is replaced whole or not at all; what a commit that was killed has not
-done, the next does.
+given. They are known by their names: hooks and configuration of git, libraries, start
+files, units, jobs, what gives rights, files of builds. What else runs a file because
+of what is in it nobody knows: look at the diff. A file is replaced whole or not at
+all; what a commit that was killed has not done, the next does.
 
 It is recorded (see 'cellblock audit'): each change before it is made, and what was
 not carried over, with the reason. What cannot be recorded is not made.

@@ -471,11 +471,16 @@ var executables = []struct{ name, fill, change, path string }{
 	{"a link in its place", ``, `ln -s /var/tmp/x .bashrc`, ".bashrc"},
 	{"a link in the place of the directory", `mkdir -p r/.git`, `ln -s /var/tmp/hooks r/.git/hooks`, "r/.git/hooks"},
 	{"a link in the place of one above", `mkdir r`, `ln -s /var/tmp/git r/.git`, "r/.git"},
+	{"a link above a submodule's hooks", `mkdir -p r/.git`, `ln -s /var/tmp/modules r/.git/modules`, "r/.git/modules"},
+	{"a file that leads to a repository", `mkdir r`, `printf 'gitdir: /var/tmp/x' >r/.git`, "r/.git"},
+	{"directories with the names of such files", ``, `mkdir -p r/.git r/Makefile a.pth; printf x >r/Makefile/notes; printf x >a.pth/libc.so.6`, "a.pth/libc.so.6"},
 	{"a file renamed there", `mkdir -p bin; printf x >data`, `mv data bin/data`, "bin/data"},
 }
 
 var rootExecutables = []struct{ name, fill, change, path string }{
 	{"a directory renamed to it", `mkdir -p r/.git plain; printf x >plain/pre-commit`, `mv plain r/.git/hooks`, "r/.git/hooks"},
+	{"a directory with a link to it renamed", `mkdir -p r plain; ln -s /var/tmp/x plain/hooks`, `mv plain r/.git`, "r/.git"},
+	{"a directory renamed above it, beside one that is not", `mkdir -p r plain/modules/a/hooks other; printf x >plain/modules/a/hooks/x; printf x >other/x`, `mv plain r/.git; mv other lib`, "r/.git"},
 	{"a directory renamed above it", `mkdir -p r plain/hooks; printf x >plain/hooks/pre-commit`, `mv plain r/.git`, "r/.git"},
 }
 
