@@ -73,7 +73,8 @@ fs:
 
 // TestNoIDIsLeftOnFiles: a program with one of these bits, left in the session directory,
 // would run with its owner's or its group's rights for whoever starts it on the host: root's,
-// where the launcher is root.
+// where the launcher is root. Set-group-ID, which shared directories have, is refused where
+// the session could do no worse.
 func TestNoIDIsLeftOnFiles(t *testing.T) {
 	require(t, needRoot)
 	const tools = `
@@ -109,6 +110,11 @@ os.umask(0)
 			s.shows(tools, "["+strings.TrimSuffix(strings.Repeat("'left', ", 5), ", ")+"]")
 			for _, way := range []string{"chmod", "fchmod", "fchmodat", "open", "mknod"} {
 				for _, bits := range []int{0o4755, 0o2755, 0o6755} {
+					if bits == 0o2755 && m != "enforce" && strings.Contains(way, "chmod") {
+						s.shows(fmt.Sprintf("leave(%s, %d)", literal(way), bits), "'left'")
+						s.ok(fmt.Sprintf("os.unlink('%s-%o')", way, bits))
+						continue
+					}
 					s.shows(fmt.Sprintf("leave(%s, %d)", literal(way), bits), "'Operation not permitted'")
 				}
 			}

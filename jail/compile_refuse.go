@@ -32,7 +32,9 @@ func (c *compiler) refusals() (list []refusal, why string) {
 		list = append(list, sealed)
 		why = "programs are executed from a list: memory is none"
 	}
-	if c.plan.SwitchIDs {
+	// Where the tree may be changed with root's rights the bit would add nothing, and a layer
+	// is looked through before it goes over; directories that are shared have it.
+	if c.plan.SwitchIDs && c.spec.Tree == TreeReadOnly {
 		for _, r := range changesMode {
 			list = append(list, refusal{r.nr, r.arg, unix.S_ISGID, true, unix.EPERM})
 		}
