@@ -179,8 +179,8 @@ def _brought(fresh, namespace):
     for made in fresh:
         if "*" in made.live:
             for module, _, _ in made.spelled:
-                module = vars(sys.modules.get(module, types))
-                found.update(name for name, value in list(namespace.items()) if module.get(name, _NONE) is value)
+                theirs = getattr(sys.modules.get(module), "__dict__", {})
+                found.update(name for name, value in list(namespace.items()) if theirs.get(name, _NONE) is value)
     return found
 
 
